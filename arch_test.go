@@ -332,9 +332,9 @@ func TestPurePackagesReadNoClock(t *testing.T) {
 	}
 }
 
-// TestCodeThatSeesAllOfAClientIsBounded limits the code that sees all of a client: the methods of Node, the
-// methods of every type that holds a Node, and the functions with a Node parameter. Put new code
-// into another package of node.
+// TestCodeThatSeesAllOfAClientIsBounded limits the code that sees all of a client: the methods of
+// Node, the methods of every type that holds a Node, and the functions with a Node parameter. Put
+// new code into another package of node.
 func TestCodeThatSeesAllOfAClientIsBounded(t *testing.T) {
 	fields, methods := 0, 0
 	holders := map[string]bool{"Node": true}

@@ -78,8 +78,8 @@ func TestDownloadsAreTold(t *testing.T) {
 	}
 }
 
-// TestDownloadsFromOwnArchivesAreReported checks that the event log reports downloads from the archives
-// that --hub-repo and --gcs-bucket name.
+// TestDownloadsFromOwnArchivesAreReported checks that the event log reports downloads from the
+// archives that --hub-repo and --gcs-bucket name.
 func TestDownloadsFromOwnArchivesAreReported(t *testing.T) {
 	files, digest := testModel(t, truly)
 	under := make(map[string][]byte, len(files))

@@ -208,8 +208,8 @@ func serve(t *testing.T) string {
 	}).Address
 }
 
-// TestInterruptedClientWithdraws checks that an interrupted client can still submit its withdrawal to
-// its server.
+// TestInterruptedClientWithdraws checks that an interrupted client can still submit its withdrawal
+// to its server.
 func TestInterruptedClientWithdraws(t *testing.T) {
 	address := serve(t)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -235,8 +235,8 @@ func loss(t *testing.T, model, data string) float64 {
 	return result.Loss
 }
 
-// TestEvaluateReportsValuesThatJSONCannotContain scales the weights of a model to get values that JSON
-// cannot represent: an infinite perplexity, and a loss that is not a number.
+// TestEvaluateReportsValuesThatJSONCannotContain scales the weights of a model to get values that
+// JSON cannot represent: an infinite perplexity, and a loss that is not a number.
 func TestEvaluateReportsValuesThatJSONCannotContain(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)

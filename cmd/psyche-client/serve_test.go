@@ -288,8 +288,8 @@ func TestServeAnotherServer(t *testing.T) {
 	})
 }
 
-// TestServeLeavesARunWithoutProgress checks that a run that waits for members without any progress does
-// not hold a machine forever while a different run trains. A run that gains members, or that
+// TestServeLeavesARunWithoutProgress checks that a run that waits for members without any progress
+// does not hold a machine forever while a different run trains. A run that gains members, or that
 // completes rounds, keeps the machine.
 func TestServeLeavesARunWithoutProgress(t *testing.T) {
 	training := doings{step: 9, clients: 3, runs: true}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// closeTimeout is the time that a command has to close its files after an interrupt. Closing can block
-// if the disk does not respond.
+// closeTimeout is the time that a command has to close its files after an interrupt. Closing can
+// block if the disk does not respond.
 const closeTimeout = 5 * time.Second
 
 // endWithoutTheDisk ends the program closeTimeout after an interrupt, even if file operations still

@@ -51,8 +51,8 @@ func TestChunksOfASmallModel(t *testing.T) {
 	}
 }
 
-// TestLowSupportChunks checks that half of the drawn chunks are low-support chunks, or all low-support
-// chunks if there are fewer.
+// TestLowSupportChunks checks that half of the drawn chunks are low-support chunks, or all
+// low-support chunks if there are fewer.
 func TestLowSupportChunks(t *testing.T) {
 	shapes := audit.Shapes{{Chunks: 10_000, Rows: 8, Cols: 8, K: 1}}
 	var lowSupport []uint32

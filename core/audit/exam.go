@@ -28,8 +28,8 @@ type Reference struct {
 	Limits Limits // allowed differences between honest trainers
 	// Shaky means that rounding may have a large effect: see Recomputation.Shaken.
 	Shaky bool
-	// Tolerance contains, for each chunk, the rounding tolerance of its update if updates are changes of
-	// weights. It is nil if updates are gradients.
+	// Tolerance contains, for each chunk, the rounding tolerance of its update if updates are
+	// changes of weights. It is nil if updates are gradients.
 	Tolerance []float64
 	// Longest is the maximum length that the momentum can have by now: the sum of β^i·η·clip over
 	// the run's steps. It is infinite if gradients are not clipped.
@@ -132,8 +132,8 @@ const (
 	// as an error. An update with a very small learning rate is smaller than floor. The differences
 	// of the kernels stay below a third of floor, and with chunks of 64 × 64 below a tenth.
 	floor = 1.0 / (1 << 21)
-	// minTolerances is the assumed minimum length of an update, as a multiple of its rounding tolerance
-	// (Tolerance). It corresponds to the constant resolution, which is eight times floor.
+	// minTolerances is the assumed minimum length of an update, as a multiple of its rounding
+	// tolerance (Tolerance). It corresponds to the constant resolution, which is eight times floor.
 	minTolerances = 8
 	// nothing is a length that is indistinguishable from zero: kernels set elements of the momentum
 	// below 2⁻¹⁰⁰ to zero, and a chunk has up to 2¹⁴ of them. The rounding of larger elements is

@@ -15,8 +15,8 @@ type Limits struct {
 // below, and the accuser loses its seat.
 const doubt = 1.5
 
-// toleranceDoubt is the factor between the rounding tolerances of an accuser and of a jury. Each knows
-// only its own sample of the rounding errors, and the samples differ.
+// toleranceDoubt is the factor between the rounding tolerances of an accuser and of a jury. Each
+// knows only its own sample of the rounding errors, and the samples differ.
 const toleranceDoubt = 2
 
 // Wider returns a reference for accusations. Its limits are wider than the limits of e, which

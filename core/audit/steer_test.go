@@ -28,9 +28,9 @@ func TestCoarseValuesSteer(t *testing.T) {
 	}
 }
 
-// TestToleranceHidesTurnedUpdates shows an attack that docs/audit.md lists as undetected if rounding has
-// a large effect. A negated update passes with a rounding tolerance of twice its length, but fails
-// with a tolerance of a fifth of its length.
+// TestToleranceHidesTurnedUpdates shows an attack that docs/audit.md lists as undetected if
+// rounding has a large effect. A negated update passes with a rounding tolerance of twice its
+// length, but fails with a tolerance of a fifth of its length.
 func TestToleranceHidesTurnedUpdates(t *testing.T) {
 	for tolerance, want := range map[float64]Outcome{2: Passed, 0.2: Strange} {
 		update := []float32{1, 0}

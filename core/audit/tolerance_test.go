@@ -2,9 +2,9 @@ package audit
 
 import "testing"
 
-// TestAccusersDoubleTheTolerance checks that an accuser allows for a larger rounding tolerance than a
-// jury, because rounding differs between machines. The accuser must accept a claim that a jury with
-// samples of twice the size accepts. Otherwise the accuser would lose its seat.
+// TestAccusersDoubleTheTolerance checks that an accuser allows for a larger rounding tolerance than
+// a jury, because rounding differs between machines. The accuser must accept a claim that a jury
+// with samples of twice the size accepts. Otherwise the accuser would lose its seat.
 func TestAccusersDoubleTheTolerance(t *testing.T) {
 	judge := func(tolerance float64, accuses bool) Outcome {
 		e := &Reference{Updates: [][]float32{{1, 0}}, Usual: []float64{1}, Limits: LocalLimits, Tolerance: []float64{tolerance}, Decay: 0.95}

@@ -65,9 +65,9 @@ func TestCrashLeavesRoomForWhoWithholds(t *testing.T) {
 	}
 }
 
-// TestCoalitionCannotUseUpTheLateCapacity checks a coalition of two of seven members. One colluding member is
-// late on purpose and one honest member crashes. The second colluding member still cannot stall the
-// rest of the epoch.
+// TestCoalitionCannotUseUpTheLateCapacity checks a coalition of two of seven members. One colluding
+// member is late on purpose and one honest member crashes. The second colluding member still cannot
+// stall the rest of the epoch.
 func TestCoalitionCannotUseUpTheLateCapacity(t *testing.T) {
 	s := newRun(t, longConfig(), "a", "b", "c", "d", "e", "f", "g")
 	s.without([]string{"a"}, "f") // f withholds its result once, and a has crashed

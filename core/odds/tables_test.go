@@ -46,8 +46,8 @@ const (
 )
 
 // Audited returns the probability that a result is ever audited by an honest member. Its trainer
-// belongs to a coalition of the given size, whose audits report nothing. Every trainer has a batch. The
-// probability is close to 1 − exp(−h·v/(1−v)), where h is the share of honest members and v the
+// belongs to a coalition of the given size, whose audits report nothing. Every trainer has a batch.
+// The probability is close to 1 − exp(−h·v/(1−v)), where h is the share of honest members and v the
 // share of members that do not train.
 func Audited(members, verificationPercent, coalition int) float64 {
 	trainers := float64(members - assign.VerifierCount(members, verificationPercent))

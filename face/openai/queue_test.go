@@ -107,8 +107,8 @@ func TestLargeRequests(t *testing.T) {
 	}
 }
 
-// TestRepeatedRequestsDoNotStarveAnAddress checks that addresses that repeat their requests immediately do not starve
-// an address with several requests.
+// TestRepeatedRequestsDoNotStarveAnAddress checks that addresses that repeat their requests
+// immediately do not starve an address with several requests.
 func TestRepeatedRequestsDoNotStarveAnAddress(t *testing.T) {
 	q := newQueue(1, 16)
 	enter := func(host byte) *turn {

@@ -196,8 +196,9 @@ func stream(t *testing.T, body string) (whole, finish string, events []reply) {
 	return whole, finish, events
 }
 
-// TestStreamedAnswersEqualWholeAnswers compares streamed with whole answers: characters of several tokens, bytes
-// outside of characters, and stop strings that begin in one token and end in a later token.
+// TestStreamedAnswersEqualWholeAnswers compares streamed with whole answers: characters of several
+// tokens, bytes outside of characters, and stop strings that begin in one token and end in a later
+// token.
 func TestStreamedAnswersEqualWholeAnswers(t *testing.T) {
 	for _, test := range []struct{ says, more, want, finish string }{
 		{"naïve 日本 🙂", `,"max_tokens":50`, "naïve 日本 🙂", "stop"},

@@ -316,8 +316,8 @@ func TestResumeOfAChain(t *testing.T) {
 	}
 }
 
-// TestCommandsToRestartOnAValidator records the commands that restart a run on a validator: with its ledger, and without a
-// new genesis.
+// TestCommandsToRestartOnAValidator records the commands that restart a run on a validator: with
+// its ledger, and without a new genesis.
 func TestCommandsToRestartOnAValidator(t *testing.T) {
 	n := &network{dir: t.TempDir()}
 	n.run.RunID, n.options.ServerBinary = "run", "psyche"

@@ -372,8 +372,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestHostWithdrawsClientsAfterAnUseOfItsKey checks that a host can still withdraw clients after its key was used as an
-// authority's key.
+// TestHostWithdrawsClientsAfterAnUseOfItsKey checks that a host can still withdraw clients after
+// its key was used as an authority's key.
 func TestHostWithdrawsClientsAfterAnUseOfItsKey(t *testing.T) {
 	r := newRig(t, Times{}, nil)
 	r.connect(1)

@@ -88,8 +88,8 @@ func testSharedSlots(t *testing.T, role frame.Role) {
 	})
 }
 
-// TestObserversDoNotLockOutParticipants fills all slots of observers. It checks that participants and the keys
-// of authorities can still connect.
+// TestObserversDoNotLockOutParticipants fills all slots of observers. It checks that participants
+// and the keys of authorities can still connect.
 func TestObserversDoNotLockOutParticipants(t *testing.T) {
 	authority := backendtest.Key(50)
 	bubble(t, func(o *Options) { o.Key, o.MaxStrangers = authority, 2 }, func(t *testing.T, connect func() *peer) {
@@ -110,8 +110,8 @@ func TestObserversDoNotLockOutParticipants(t *testing.T) {
 	})
 }
 
-// TestClientThatLeavesTheRunIsUnknown lets a participant leave the run while all slots are taken. The
-// participant keeps its connection, which then counts as a connection of an unknown client.
+// TestClientThatLeavesTheRunIsUnknown lets a participant leave the run while all slots are taken.
+// The participant keeps its connection, which then counts as a connection of an unknown client.
 func TestClientThatLeavesTheRunIsUnknown(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxStrangers = 1 }, func(t *testing.T, connect func() *peer) {
 		leaving := connect().enter(1)

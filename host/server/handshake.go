@@ -13,7 +13,8 @@ import (
 
 const probeTimeout = 2 * time.Second // for an old connection to prove that it is alive
 
-// errEvicted ends the connection of an unknown client that was evicted in favour of another connection.
+// errEvicted ends the connection of an unknown client that was evicted in favour of another
+// connection.
 var errEvicted = errors.New("unknown client evicted in favour of a client from an address with fewer connections")
 
 // errCreated ends a connection that only started a run.

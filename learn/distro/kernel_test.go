@@ -464,8 +464,8 @@ func TestSmallMomentumIsFlushed(t *testing.T) {
 	}
 }
 
-// TestChunkMovesByTheShareOfItsSenders checks that a chunk moves by the fraction of the results that sent
-// something in it. The contents, signs or values, do not matter.
+// TestChunkMovesByTheShareOfItsSenders checks that a chunk moves by the fraction of the results
+// that sent something in it. The contents, signs or values, do not matter.
 func TestChunkMovesByTheShareOfItsSenders(t *testing.T) {
 	l := newLayout(t, []int64{4 * 67}, 67)
 	full := codec.TensorResult{

@@ -361,8 +361,8 @@ func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 	}
 }
 
-// TestAuditsPassTrainersThatMissedSteps checks that audits pass a trainer that missed steps, for example
-// because it was a verifier in them.
+// TestAuditsPassTrainersThatMissedSteps checks that audits pass a trainer that missed steps, for
+// example because it was a verifier in them.
 func TestAuditsPassTrainersThatMissedSteps(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	chunks := allChunks(a.trainer.Shapes())

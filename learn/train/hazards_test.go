@@ -102,8 +102,8 @@ func TestLookaheadChangesTheGradient(t *testing.T) {
 	}
 }
 
-// TestClientWithoutABatchDecaysWeightsAndClearsSentCoefficients checks that a member that misses a round
-// has the same weights as a member that trained, and no sent coefficients pending.
+// TestClientWithoutABatchDecaysWeightsAndClearsSentCoefficients checks that a member that misses a
+// round has the same weights as a member that trained, and no sent coefficients pending.
 func TestClientWithoutABatchDecaysWeightsAndClearsSentCoefficients(t *testing.T) {
 	busy := newTestTrainer(t)
 	idle := newTestTrainer(t, func(o *Options) { o.TrainerID = [32]byte{2} })
@@ -163,9 +163,9 @@ func TestMomentumBeginsAsZeros(t *testing.T) {
 	}
 }
 
-// TestSentCoefficientsAreRemovedOnceAtEveryLag compares the momentum with a momentum computed here. Sent
-// coefficients are removed when they are sent, however late they are applied, and are not removed
-// again at the end of an epoch.
+// TestSentCoefficientsAreRemovedOnceAtEveryLag compares the momentum with a momentum computed here.
+// Sent coefficients are removed when they are sent, however late they are applied, and are not
+// removed again at the end of an epoch.
 func TestSentCoefficientsAreRemovedOnceAtEveryLag(t *testing.T) {
 	const last = 6
 	for lag := uint32(1); lag <= config.MaxApplyLag; lag++ {

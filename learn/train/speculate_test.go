@@ -68,8 +68,9 @@ func TestSpeculationIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestWrongSpeculationIsUndone checks that a wrong prediction is undone, in every way in which the error
-// can become known. The weights return to their earlier bits, and the actual results are applied.
+// TestWrongSpeculationIsUndone checks that a wrong prediction is undone, in every way in which the
+// error can become known. The weights return to their earlier bits, and the actual results are
+// applied.
 func TestWrongSpeculationIsUndone(t *testing.T) {
 	requireTorch(t)
 	gone := errors.New("its round does not come")
@@ -121,8 +122,8 @@ func TestWrongSpeculationIsUndone(t *testing.T) {
 	}
 }
 
-// TestSpeculativeResultsAreApplied checks that predicted results are applied, also if they are confirmed while
-// no step is trained.
+// TestSpeculativeResultsAreApplied checks that predicted results are applied, also if they are
+// confirmed while no step is trained.
 func TestSpeculativeResultsAreApplied(t *testing.T) {
 	requireTorch(t)
 	trainer, other := newTestTrainer(t), newTestTrainer(t)

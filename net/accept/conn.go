@@ -228,8 +228,8 @@ func (c *Conn) Close(reason error) {
 			return
 		}
 	}
-	// Closing a socket with unread input resets the connection and destroys the close frame. Therefore
-	// read a limited amount of the client's input first.
+	// Closing a socket with unread input resets the connection and destroys the close frame.
+	// Therefore read a limited amount of the client's input first.
 	if c.tls.CloseWrite() == nil && c.tls.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
 		_, _ = io.CopyN(io.Discard, c.tls, drainBytes)
 	}

@@ -44,8 +44,8 @@ func TestLimiterIsFair(t *testing.T) {
 	}
 }
 
-// TestEvictionTakesSilentConnectionsFirst fills each slot from a different address. It checks after which time a
-// connection can be evicted, if it was silent and if it was not.
+// TestEvictionTakesSilentConnectionsFirst fills each slot from a different address. It checks after
+// which time a connection can be evicted, if it was silent and if it was not.
 func TestEvictionTakesSilentConnectionsFirst(t *testing.T) {
 	for _, test := range []struct {
 		spoke bool

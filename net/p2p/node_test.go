@@ -334,8 +334,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestNodeNeedsEveryListenAddress checks that a node does not start if one of its two addresses is in
-// use. Peers could reach such a node over one transport only.
+// TestNodeNeedsEveryListenAddress checks that a node does not start if one of its two addresses is
+// in use. Peers could reach such a node over one transport only.
 func TestNodeNeedsEveryListenAddress(t *testing.T) {
 	used, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

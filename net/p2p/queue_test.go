@@ -139,8 +139,8 @@ func TestBusyQueueRefuses(t *testing.T) {
 	})
 }
 
-// TestAThirdOfTheMembersLocksNoMemberOut checks that a third of the members of the largest run cannot lock out
-// another member, however many slots they hold.
+// TestAThirdOfTheMembersLocksNoMemberOut checks that a third of the members of the largest run
+// cannot lock out another member, however many slots they hold.
 func TestAThirdOfTheMembersLocksNoMemberOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const third = 256 / 3
@@ -159,8 +159,8 @@ func TestAThirdOfTheMembersLocksNoMemberOut(t *testing.T) {
 	})
 }
 
-// TestSlowExchangesAreEvicted checks that a slow exchange ends only for a member without a slot, the oldest
-// slow exchange first.
+// TestSlowExchangesAreEvicted checks that a slow exchange ends only for a member without a slot,
+// the oldest slow exchange first.
 func TestSlowExchangesAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowd{t: t, q: newQueue(4, 3), slow: map[byte]bool{2: true, 3: true}}

@@ -302,9 +302,9 @@ func (n *Node) relaying() []peer.ID {
 
 // reservationEnds returns when a reservation ends, by this machine's monotonic clock and at most
 // reservationTTL from now. A configured relay sends the time by its own clock, and either clock may
-// be wrong or be set later. A member always grants reservationTTL, so reservationEnds ignores the time
-// that it sends. If the member's clock were slow, that time would be so near that this node would
-// reserve again every second.
+// be wrong or be set later. A member always grants reservationTTL, so reservationEnds ignores the
+// time that it sends. If the member's clock were slow, that time would be so near that this node
+// would reserve again every second.
 func reservationEnds(now, expiration time.Time, atMember bool) time.Time {
 	if atMember {
 		return now.Add(reservationTTL)

@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/base/clocktest"
 )
 
-// TestReservationOutlastsAClockJump checks that a reservation at a relay ends in time if the clock of this
-// machine is set, or if the relay's clock is wrong.
+// TestReservationOutlastsAClockJump checks that a reservation at a relay ends in time if the clock
+// of this machine is set, or if the relay's clock is wrong.
 func TestReservationOutlastsAClockJump(t *testing.T) {
 	now := time.Now()
 	ends := reservationEnds(now, time.Unix(now.Add(reservationTTL).Unix(), 0), false)

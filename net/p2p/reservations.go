@@ -10,15 +10,17 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// Limits that keep a relay's reservations available. A key without a seat costs an attacker nothing,
-// and an address little. Therefore clients without a seat together get only maxWaitingReservations of the
-// maxReservations, and the clients of one network get maxNetworkReservations.
+// Limits that keep a relay's reservations available. A key without a seat costs an attacker
+// nothing, and an address little. Therefore clients without a seat together get only
+// maxWaitingReservations of the maxReservations, and the clients of one network get
+// maxNetworkReservations.
 const (
 	maxWaitingReservations = maxReservations / 2
 	maxNetworkReservations = maxReservations / 4
 )
 
-// reservationTable contains the reservations that other nodes have at this node, which is their relay.
+// reservationTable contains the reservations that other nodes have at this node, which is their
+// relay.
 type reservationTable struct {
 	mu           sync.Mutex
 	reservations map[peer.ID]reservation

@@ -280,8 +280,8 @@ func (s *senderCounts) Drawn(seed [32]byte, of resultID, shapes audit.Shapes, re
 	return audit.Chunks(seed, of.Step, of.Trainer, shapes, audit.DefaultChunks, lowSupport), nil
 }
 
-// LowSupport returns the chunks in which a result sent something, but fewer than a third of the counted
-// results did.
+// LowSupport returns the chunks in which a result sent something, but fewer than a third of the
+// counted results did.
 func (s *senderCounts) LowSupport(result []codec.TensorResult) ([]uint32, error) {
 	of, err := s.count()
 	if err != nil {

@@ -31,9 +31,9 @@ func pastOf(first, last uint32) *past {
 	return p
 }
 
-// TestStepsFromWhichAResultMayContinue checks the steps from which a result may continue: the newest attested
-// result of its trainer, or zeros if the run knows that its optimizer began later. If this client
-// does not know the rounds, the result is not refused.
+// TestStepsFromWhichAResultMayContinue checks the steps from which a result may continue: the
+// newest attested result of its trainer, or zeros if the run knows that its optimizer began later.
+// If this client does not know the rounds, the result is not refused.
 func TestStepsFromWhichAResultMayContinue(t *testing.T) {
 	for name, c := range map[string]struct {
 		past           *past
@@ -164,8 +164,8 @@ func TestLowSupportChunks(t *testing.T) {
 	}
 }
 
-// TestAuditTargetsArePrivate checks that the draws of two members are independent, and that half of the draws
-// consider only the newest rounds.
+// TestAuditTargetsArePrivate checks that the draws of two members are independent, and that half of
+// the draws consider only the newest rounds.
 func TestAuditTargetsArePrivate(t *testing.T) {
 	p := pastOf(1, 12)
 	rounds := p.Rounds(drawnRounds)

@@ -15,19 +15,20 @@ const domainPrivateRandom = "psyche/audit/dice/v1"
 // newRounds is the number of newest rounds that half of the draws consider.
 const newRounds = 2
 
-// privateRandom is the private random source that decides which results a member audits. Other members
-// cannot know its draws, before or after.
+// privateRandom is the private random source that decides which results a member audits. Other
+// members cannot know its draws, before or after.
 type privateRandom struct{ secret []byte }
 
-// newPrivateRandom returns the random source of a member in a run. secret is derived from its private key.
+// newPrivateRandom returns the random source of a member in a run. secret is derived from its
+// private key.
 func newPrivateRandom(secret []byte, run [32]byte) privateRandom {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(append([]byte(domainPrivateRandom), run[:]...))
 	return privateRandom{mac.Sum(nil)}
 }
 
-// Choose draws, in the round of a step, one of the results for which may returns true. rounds are the
-// newest rounds, oldest first. Half of the draws consider only the newest two rounds.
+// Choose draws, in the round of a step, one of the results for which may returns true. rounds are
+// the newest rounds, oldest first. Half of the draws consider only the newest two rounds.
 func (p privateRandom) Choose(step uint32, rounds []appliedRound, may func(*heldResult) bool) (heldResult, bool) {
 	mac := hmac.New(sha256.New, p.secret)
 	mac.Write(binary.LittleEndian.AppendUint32(nil, step))

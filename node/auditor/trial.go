@@ -142,9 +142,9 @@ const domainChallenge = "psyche/audit/challenge/v1"
 // trainer.
 const idleRounds = 3
 
-// shouldPreempt reports whether the recomputation for a trial should delay this client's training. That
-// is so if half of the trial's time is over, and other work has needed the trainer for more than
-// idleRounds rounds.
+// shouldPreempt reports whether the recomputation for a trial should delay this client's training.
+// That is so if half of the trial's time is over, and other work has needed the trainer for more
+// than idleRounds rounds.
 func (a *Auditor) shouldPreempt(j *trial) bool {
 	s := a.Client.State()
 	return a.owes(j) && j.phase == waitsForEngine && j.ready > 0 &&
@@ -152,10 +152,10 @@ func (a *Auditor) shouldPreempt(j *trial) bool {
 		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
 
-// Preempt starts the recomputation for an urgent trial before this client's training. leeway is the time
-// for which the training can wait without a late result. Preempt does nothing if the leeway is not
-// sufficient, or if this client was found late before. It starts at most one recomputation in a round
-// and one for each trial, even if the recomputation fails.
+// Preempt starts the recomputation for an urgent trial before this client's training. leeway is the
+// time for which the training can wait without a late result. Preempt does nothing if the leeway is
+// not sufficient, or if this client was found late before. It starts at most one recomputation in a
+// round and one for each trial, even if the recomputation fails.
 func (a *Auditor) Preempt(leeway time.Duration) {
 	s := a.Client.State()
 	if a.Engine.Auditor() == nil || leeway <= 0 {

@@ -9,9 +9,9 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// TestClientDoesNotWaitForEjectedMembers checks that a client waits for all members without the final model
-// except ejected ones, whether they are connected or not, and in whatever list of the state they
-// are.
+// TestClientDoesNotWaitForEjectedMembers checks that a client waits for all members without the
+// final model except ejected ones, whether they are connected or not, and in whatever list of the
+// state they are.
 func TestClientDoesNotWaitForEjectedMembers(t *testing.T) {
 	id := func(n byte) coordinator.ClientID { return coordinator.ClientID{n} }
 	member := func(n byte, state coordinator.ClientState) coordinator.Client {
@@ -32,8 +32,8 @@ func TestClientDoesNotWaitForEjectedMembers(t *testing.T) {
 	}
 }
 
-// TestOnlyAModelOfTheLastRoundIsFinal checks that only a model of the last round is final in a finished run, whatever
-// the run recorded.
+// TestOnlyAModelOfTheLastRoundIsFinal checks that only a model of the last round is final in a
+// finished run, whatever the run recorded.
 func TestOnlyAModelOfTheLastRoundIsFinal(t *testing.T) {
 	origin := coordinator.Checkpoint{Kind: coordinator.CheckpointLocal, Repo: "model"}
 	peers := func(step uint32, digest byte) coordinator.Checkpoint {

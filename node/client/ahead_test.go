@@ -178,8 +178,8 @@ func TestFailedTrainingAhead(t *testing.T) {
 	})
 }
 
-// TestPredictedBatchWithoutATrainer checks that a training ahead ends if its round assigns no batch to
-// this client, so that it does not keep the trainer busy until the round is over.
+// TestPredictedBatchWithoutATrainer checks that a training ahead ends if its round assigns no batch
+// to this client, so that it does not keep the trainer busy until the round is over.
 func TestPredictedBatchWithoutATrainer(t *testing.T) {
 	node := &Node{run: view{me: clienttest.Key(9).ID(), state: &coordinator.State{RunState: coordinator.RoundTrain}}}
 	cancelled := false

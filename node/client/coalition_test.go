@@ -160,8 +160,8 @@ func (g *coalition) end(good, everybody []*member) {
 	}
 }
 
-// TestCoalitionCannotEvict checks a coalition of 12 of 40 members. Whenever more than W−q of them are
-// witnesses, they list only each other, accuse all other members, and report a false model.
+// TestCoalitionCannotEvict checks a coalition of 12 of 40 members. Whenever more than W−q of them
+// are witnesses, they list only each other, accuse all other members, and report a false model.
 func TestCoalitionCannotEvict(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a minute with the race detector")
@@ -196,9 +196,9 @@ func TestCoalitionCannotEvict(t *testing.T) {
 	})
 }
 
-// TestCoalitionCannotCapture checks a coalition of 2 of 22 members that are two of three witnesses in
-// one round of 77. They sign a meaningless root and replica. All honest members then leave because
-// they have no list with that root, and the coalition reports a false model.
+// TestCoalitionCannotCapture checks a coalition of 2 of 22 members that are two of three witnesses
+// in one round of 77. They sign a meaningless root and replica. All honest members then leave
+// because they have no list with that root, and the coalition reports a false model.
 func TestCoalitionCannotCapture(t *testing.T) {
 	const honest, bad = 20, 2
 	synctest.Test(t, func(t *testing.T) {

@@ -81,9 +81,9 @@ func TestFalseAccusationsOfSilence(t *testing.T) {
 	})
 }
 
-// TestAccomplicesCannotProtectACheat checks that accomplices cannot protect a cheat. An accomplice repeatedly
-// accuses it of a fault that it did not commit, and never accuses it in its own audits. The cheat
-// is still ejected.
+// TestAccomplicesCannotProtectACheat checks that accomplices cannot protect a cheat. An accomplice
+// repeatedly accuses it of a fault that it did not commit, and never accuses it in its own audits.
+// The cheat is still ejected.
 func TestAccomplicesCannotProtectACheat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(8, 100))
@@ -113,8 +113,9 @@ func TestAccomplicesCannotProtectACheat(t *testing.T) {
 	})
 }
 
-// TestCheatThatLeavesBeforeAuditsGainsLittle checks a cheat that leaves at each request for its opening, and then returns. Few of
-// its results count, because auditors ask often and it may return only three times in a term.
+// TestCheatThatLeavesBeforeAuditsGainsLittle checks a cheat that leaves at each request for its
+// opening, and then returns. Few of its results count, because auditors ask often and it may return
+// only three times in a term.
 func TestCheatThatLeavesBeforeAuditsGainsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := auditedConfig(7, 120)

@@ -81,9 +81,9 @@ func (n *Node) finalize(want uint32) bool {
 	return false
 }
 
-// asksPeers reports whether requests for the announcements of peers can help to complete a round. They
-// do not help if this client knows which results count and is fetching them without failures: the
-// answers would only compete with the results for the link. After a failed fetch they can help,
+// asksPeers reports whether requests for the announcements of peers can help to complete a round.
+// They do not help if this client knows which results count and is fetching them without failures:
+// the answers would only compete with the results for the link. After a failed fetch they can help,
 // because the announced size may have been wrong, and another announcement can correct it.
 func asksPeers(o tally.Outcome) bool {
 	return !o.Known() || slices.ContainsFunc(o.Sources, func(c *tally.Candidate) bool {
@@ -98,9 +98,9 @@ func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
 	return known && rs.Round.Step <= recorded && now.Sub(rs.MissingSince) > lastTimeout && rs.InVain(lastAttempts)
 }
 
-// finalizeEarly applies the results of the next finished round before a training needs them, if all of
-// them are here. Otherwise it does nothing: unlike finalize, it neither asks peers for missing results
-// nor gives up the replica.
+// finalizeEarly applies the results of the next finished round before a training needs them, if all
+// of them are here. Otherwise it does nothing: unlike finalize, it neither asks peers for missing
+// results nor gives up the replica.
 func (n *Node) finalizeEarly(want uint32) {
 	rs := n.rounds.of[n.rounds.replica.step+1]
 	if rs == nil || rs.Round.Step > want || !rs.Final || !rs.Began || rs.EpochStart != n.rounds.replica.epoch.startStep {

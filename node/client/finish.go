@@ -160,8 +160,8 @@ type afterRun struct {
 // over reports whether this client has waited longer than wait.
 func (p *afterRun) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
 
-// modelSyncTime returns the time limit for getting a model from a holder: the time that members have for
-// it before every epoch (warmup_time).
+// modelSyncTime returns the time limit for getting a model from a holder: the time that members
+// have for it before every epoch (warmup_time).
 func (v *view) modelSyncTime() time.Duration {
 	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// intermediates contains this client's copies of intermediate checkpoints, so that the run can fall back
-// to a model of the running epoch. The copies are the checkpoint that enough members reported, and
-// newer models that they may still report. A copy is on the disk if the client has a folder, else in
-// memory.
+// intermediates contains this client's copies of intermediate checkpoints, so that the run can fall
+// back to a model of the running epoch. The copies are the checkpoint that enough members reported,
+// and newer models that they may still report. A copy is on the disk if the client has a folder,
+// else in memory.
 type intermediates struct {
 	tasks  *env.Tasks
 	jobs   *core.Jobs
@@ -50,11 +50,12 @@ type intermediate struct {
 	facts checkpoint.Facts
 }
 
-// isDue reports whether to copy the model after a step. The first copy is due commit_every_rounds rounds
-// after the last agreed one, or after the start of the epoch. While no model has enough reports, the
-// distance to the next copy doubles each time. Members that hash slowly, or see the run later, thus
-// come to report the same models. A client that reaches a step whose model the other members have
-// already agreed on also copies that model, because they may have left when the model is needed.
+// isDue reports whether to copy the model after a step. The first copy is due commit_every_rounds
+// rounds after the last agreed one, or after the start of the epoch. While no model has enough
+// reports, the distance to the next copy doubles each time. Members that hash slowly, or see the
+// run later, thus come to report the same models. A client that reaches a step whose model the
+// other members have already agreed on also copies that model, because they may have left when the
+// model is needed.
 func (c *intermediates) isDue(s *coordinator.State, step uint32) bool {
 	if c.busy || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return false
@@ -68,9 +69,9 @@ func (c *intermediates) isDue(s *coordinator.State, step uint32) bool {
 		c.isAsked(s, step)
 }
 
-// isAsked reports whether to copy the model after a step because a member that left has reported this
-// model. The run records the model only if other members report it too. There is at most one such
-// copy every commit_every_rounds rounds, however often members leave and return.
+// isAsked reports whether to copy the model after a step because a member that left has reported
+// this model. The run records the model only if other members report it too. There is at most one
+// such copy every commit_every_rounds rounds, however often members leave and return.
 func (c *intermediates) isAsked(s *coordinator.State, step uint32) bool {
 	if step <= s.Epoch.Commit.Step || c.answer != 0 && step-c.answer < config.CommitEvery(s.Model.Definition, s.Config) {
 		return false
@@ -79,10 +80,10 @@ func (c *intermediates) isAsked(s *coordinator.State, step uint32) bool {
 	return slices.ContainsFunc(s.Epoch.Clients, left) || slices.ContainsFunc(s.Epoch.Exited, left)
 }
 
-// takeOwed takes the model after the newest applied step, in two cases: a copy of it was due, but the
-// trainer continued with a speculation; or a member that left reported this model. In the second case
-// the run records the model when this client reports it too, so that no counted result is lost.
-// takeOwed reports whether it has started.
+// takeOwed takes the model after the newest applied step, in two cases: a copy of it was due, but
+// the trainer continued with a speculation; or a member that left reported this model. In the
+// second case the run records the model when this client reports it too, so that no counted result
+// is lost. takeOwed reports whether it has started.
 func (c *intermediates) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 	r := rounds.replica
 	if r == nil || r.closing || r.step < r.epoch.startStep || !v.isMember() || !e.Idle() || c.busy || c.has(r.step) || r.step != c.owed && !c.isAsked(v.state, r.step) {
@@ -186,8 +187,8 @@ func (c *intermediates) needed(s *coordinator.State) func(step uint32) bool {
 	return func(step uint32) bool { return keep[step] || step > commit.Step && step >= start && step < first }
 }
 
-// soon extends needed for a disk that executes a removal late. After diskTimeout it keeps all folders,
-// because further models may have been written that needed does not know.
+// soon extends needed for a disk that executes a removal late. After diskTimeout it keeps all
+// folders, because further models may have been written that needed does not know.
 func (c *intermediates) soon(needed func(step uint32) bool) func(step uint32) bool {
 	until := c.tasks.Now().Add(diskTimeout)
 	return func(step uint32) bool { return needed(step) || !c.tasks.Now().Before(until) }

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/node/modelsync"
 )
 
-// TestIntermediateCheckpointsAreDue checks that members whose intermediate checkpoints do not agree try again
-// at the same steps.
+// TestIntermediateCheckpointsAreDue checks that members whose intermediate checkpoints do not agree
+// try again at the same steps.
 func TestIntermediateCheckpointsAreDue(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain, Config: coordinator.Config{RoundsPerEpoch: 60}}
 	s.Epoch.StartStep = 11
@@ -74,8 +74,8 @@ type noTasks struct{ env.Runtime }
 
 func (noTasks) Run(func() func()) {}
 
-// TestIntermediateCheckpointsAreKept checks that the two newest intermediate checkpoints are kept. The run may
-// agree on either, and may do so after a third is taken.
+// TestIntermediateCheckpointsAreKept checks that the two newest intermediate checkpoints are kept.
+// The run may agree on either, and may do so after a third is taken.
 func TestIntermediateCheckpointsAreKept(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain}
 	s.Epoch.StartStep, s.Progress.Step = 5, 11

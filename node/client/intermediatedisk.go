@@ -25,8 +25,8 @@ const (
 	maxDiskPause   = time.Minute
 )
 
-// maxHung is the maximum number of hanging writes with which a new write may start. Each hanging write
-// keeps its copy in memory.
+// maxHung is the maximum number of hanging writes with which a new write may start. Each hanging
+// write keeps its copy in memory.
 const maxHung = 1
 
 // intermediateDisk writes intermediate checkpoints to the disk, one at a time. A copy that cannot be
@@ -148,7 +148,8 @@ func (c *intermediates) put(point intermediate, needed func(step uint32) bool, a
 	}, func(r intermediateWrite) { c.wrote(w, r, true) }, func(r intermediateWrite) { c.wrote(w, r, false) })
 }
 
-// wrote handles the result of writing a copy. wanted reports whether the client still wants the copy.
+// wrote handles the result of writing a copy. wanted reports whether the client still wants the
+// copy.
 func (c *intermediates) wrote(w *diskWrite, r intermediateWrite, wanted bool) {
 	c.warnOf(r.old)
 	d, now := &c.disk, c.tasks.Now()
@@ -177,8 +178,8 @@ func (c *intermediates) wrote(w *diskWrite, r intermediateWrite, wanted bool) {
 	}
 }
 
-// endWrite adds a copy to the models, when it is on the disk or the client stops waiting for its write.
-// If the copy is not wanted, endWrite drops it.
+// endWrite adds a copy to the models, when it is on the disk or the client stops waiting for its
+// write. If the copy is not wanted, endWrite drops it.
 func (c *intermediates) endWrite(w *diskWrite, wanted bool) {
 	if !w.awaited {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// While a large model is written from the trainer's memory, the trainer waits for at most 1/lentPart of
-// the time that members have to train a round, and at most lentTime.
+// While a large model is written from the trainer's memory, the trainer waits for at most
+// 1/lentPart of the time that members have to train a round, and at most lentTime.
 const (
 	lentPart = 10
 	lentTime = 10 * time.Second

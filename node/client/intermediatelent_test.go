@@ -17,9 +17,9 @@ import (
 	"github.com/psyche-go/psyche/node/modelsync"
 )
 
-// TestIntermediateCheckpointIsWrittenFromMemory checks that an intermediate checkpoint is written directly from the
-// trainer's memory, without a copy. The run agrees on it as on the copies of other members. If the
-// disk fails, one is skipped and reported, and later ones are copied.
+// TestIntermediateCheckpointIsWrittenFromMemory checks that an intermediate checkpoint is written
+// directly from the trainer's memory, without a copy. The run agrees on it as on the copies of
+// other members. If the disk fails, one is skipped and reported, and later ones are copied.
 func TestIntermediateCheckpointIsWrittenFromMemory(t *testing.T) {
 	for _, bad := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -67,9 +67,9 @@ func (c *cutMembers) loseOthers(w *world) {
 	}
 }
 
-// TestSurvivorDoesNotWaitForLostResults checks a run in which all members but one die together with the
-// counted results of a step that the survivor lacks. The run continues from the recorded model of
-// the step before. The survivor does not wait for results that no member has and that are not in
+// TestSurvivorDoesNotWaitForLostResults checks a run in which all members but one die together with
+// the counted results of a step that the survivor lacks. The run continues from the recorded model
+// of the step before. The survivor does not wait for results that no member has and that are not in
 // that model.
 func TestSurvivorDoesNotWaitForLostResults(t *testing.T) {
 	for _, lag := range []uint32{1, 2} {

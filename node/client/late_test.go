@@ -132,8 +132,8 @@ func (l *lateDisk) Run(task func() func()) {
 	})
 }
 
-// TestLateRemovalKeepsNewFolders checks that a removal of folders that a hung disk executes late does not
-// remove folders that were written in the meantime.
+// TestLateRemovalKeepsNewFolders checks that a removal of folders that a hung disk executes late
+// does not remove folders that were written in the meantime.
 func TestLateRemovalKeepsNewFolders(t *testing.T) {
 	for _, late := range []time.Duration{0, 2 * diskTimeout} {
 		synctest.Test(t, func(t *testing.T) {

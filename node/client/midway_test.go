@@ -62,10 +62,10 @@ func lies(count int) func(i int, o *options) {
 	}
 }
 
-// TestReturnFromAnIntermediateCheckpoint kills a client in the middle of an epoch with intermediate checkpoints
-// and starts it again. It begins from the newest one and applies the results that counted after it,
-// instead of the whole epoch. If that does not lead to the replica of a quorum, it begins from the
-// epoch's first model. It trains in that epoch, and all models are equal.
+// TestReturnFromAnIntermediateCheckpoint kills a client in the middle of an epoch with intermediate
+// checkpoints and starts it again. It begins from the newest one and applies the results that
+// counted after it, instead of the whole epoch. If that does not lead to the replica of a quorum,
+// it begins from the epoch's first model. It trains in that epoch, and all models are equal.
 func TestReturnFromAnIntermediateCheckpoint(t *testing.T) {
 	ownCopy := []string{"disk", "results", "held"}
 	fromIntermediate := func(first, killed uint32) bool { return first > killed-6 }

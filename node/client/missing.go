@@ -7,15 +7,16 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// A restarted client may have only an older model of the run, from which the run could continue. Such
-// a client waits up to holderTimeout for a holder of the newest model, and logs that it waits every
-// holderReminder.
+// A restarted client may have only an older model of the run, from which the run could continue.
+// Such a client waits up to holderTimeout for a holder of the newest model, and logs that it waits
+// every holderReminder.
 const (
 	holderTimeout  = 5 * time.Minute
 	holderReminder = time.Minute
 )
 
-// missingModel describes a client's wait for the run's newest recorded model, which no connected client has.
+// missingModel describes a client's wait for the run's newest recorded model, which no connected
+// client has.
 type missingModel struct {
 	of     coordinator.Checkpoint
 	since  time.Time // zero: the model is available

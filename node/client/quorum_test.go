@@ -147,9 +147,9 @@ func TestNeededWitnessStays(t *testing.T) {
 	})
 }
 
-// TestFalseReplicaHashIsNotAccepted checks that a wrong replica hash is not accepted if all members that could
-// know it lie. The round then counts nothing, as without an answer, and the returning members
-// continue with the others afterwards.
+// TestFalseReplicaHashIsNotAccepted checks that a wrong replica hash is not accepted if all members
+// that could know it lie. The round then counts nothing, as without an answer, and the returning
+// members continue with the others afterwards.
 func TestFalseReplicaHashIsNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		test := needed{lag: 1, round: 15, members: 3, others: lies(1)}
@@ -179,9 +179,9 @@ func (n slowParts) Fetch(ctx context.Context, hash [32]byte, size uint64, holder
 	return n.Network.Fetch(ctx, hash, size, holders)
 }
 
-// TestSupersededIntermediateCheckpointStays checks a member on a slow link that fetches an intermediate
-// checkpoint while other members take newer checkpoints. The checkpoint that is being fetched stays
-// available, even if a different member requests a newer one.
+// TestSupersededIntermediateCheckpointStays checks a member on a slow link that fetches an
+// intermediate checkpoint while other members take newer checkpoints. The checkpoint that is being
+// fetched stays available, even if a different member requests a newer one.
 func TestSupersededIntermediateCheckpointStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(5)

@@ -26,9 +26,9 @@ const (
 	commitTimeout = time.Second
 )
 
-// intermediatePauses are the pauses between the two attempts to get an intermediate checkpoint. In the pause,
-// a holder can read the checkpoint from its disk. If a holder has replaced the checkpoint by a newer
-// one, later attempts request the newer one.
+// intermediatePauses are the pauses between the two attempts to get an intermediate checkpoint. In
+// the pause, a holder can read the checkpoint from its disk. If a holder has replaced the
+// checkpoint by a newer one, later attempts request the newer one.
 var intermediatePauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.Millisecond, 4800 * time.Millisecond}
 
 // rejoin is a client's return to the rounds of an epoch. The client starts from the epoch's newest
@@ -190,9 +190,10 @@ func (n *Node) beginning() *modelsync.Model {
 	return n.models.Held
 }
 
-// obtainIntermediate gets the intermediate checkpoint being tried. It uses this client's own copy, or an older
-// checkpoint and the results counted since then, or asks members that hold it. The model is accepted
-// only with the digest that a quorum reported. obtained is called with the result.
+// obtainIntermediate gets the intermediate checkpoint being tried. It uses this client's own copy,
+// or an older checkpoint and the results counted since then, or asks members that hold it. The
+// model is accepted only with the digest that a quorum reported. obtained is called with the
+// result.
 func (r *rejoin) obtainIntermediate(v *view, points *intermediates, obtained func(*modelsync.Attempt, error, bool)) {
 	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond

@@ -17,9 +17,9 @@ const (
 	maxClaimAsked  = 32 // for results that few witnesses claim to hold; more members than can be dishonest must answer
 )
 
-// repairGossip repairs gossip that may have been lost in the running round (anti-entropy). It announces
-// this client's result again until the witnesses have it, and asks the owners of results that were
-// not announced here.
+// repairGossip repairs gossip that may have been lost in the running round (anti-entropy). It
+// announces this client's result again until the witnesses have it, and asks the owners of results
+// that were not announced here.
 func (n *Node) repairGossip() {
 	now := n.tasks.Now()
 	if n.end != nil || n.rounds.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.gossip.repaired) < n.RepublishInterval {

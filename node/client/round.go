@@ -269,8 +269,8 @@ func (n *Node) announce(t training) {
 	}
 }
 
-// preempt lets an urgent trial use the trainer before the next training, if the training's result is not
-// late because of that.
+// preempt lets an urgent trial use the trainer before the next training, if the training's result
+// is not late because of that.
 func (n *Node) preempt(rs *roundState) {
 	if !n.auditor.Judges() {
 		return

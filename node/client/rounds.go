@@ -384,8 +384,8 @@ func (n *Node) compareStarts(own wire.Head, msg announcement) {
 	})
 }
 
-// fork returns the proof that the host showed members different logs. msg is a member's announcement with
-// another head at the start of a round than own. The host signed both heads.
+// fork returns the proof that the host showed members different logs. msg is a member's
+// announcement with another head at the start of a round than own. The host signed both heads.
 func (v *view) fork(own wire.Head, msg announcement) error {
 	return &follow.Lie{
 		Reason: fmt.Sprintf("the host showed other members a different start of step %d than this client", own.Step),

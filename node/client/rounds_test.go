@@ -95,8 +95,8 @@ func say(n *Node, rs *roundState, c tally.Commitment, size int) {
 // proceed takes the result of one task.
 func proceed(n *Node) { (<-n.tasks.Runtime.(*goroutines).posts)() }
 
-// TestFetchOfADisplacedResultEnds checks that the fetch of a displaced result ends, and that its blob
-// is dropped.
+// TestFetchOfADisplacedResultEnds checks that the fetch of a displaced result ends, and that its
+// blob is dropped.
 func TestFetchOfADisplacedResultEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, rs, network := roundNode(t, clienttest.Hash(1))

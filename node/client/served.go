@@ -17,12 +17,12 @@ import (
 // newest, and an older one that a member is still fetching.
 const maxLent = 2
 
-// servedModels contains the intermediate checkpoints that this client serves to members that return to
-// the running epoch. Each checkpoint takes the memory of a model, unless it is large and on the disk.
-// Therefore this client shares a checkpoint only when a member requests it, and only for the time
-// that getting a model may take. If a third checkpoint is requested, a checkpoint that no member has
-// started to fetch is dropped, or else the oldest. Repeated requests for a checkpoint cause only one
-// read from the disk.
+// servedModels contains the intermediate checkpoints that this client serves to members that return
+// to the running epoch. Each checkpoint takes the memory of a model, unless it is large and on the
+// disk. Therefore this client shares a checkpoint only when a member requests it, and only for the
+// time that getting a model may take. If a third checkpoint is requested, a checkpoint that no
+// member has started to fetch is dropped, or else the oldest. Repeated requests for a checkpoint
+// cause only one read from the disk.
 type servedModels struct {
 	lent   []lent // in order of age, oldest first
 	busy   bool

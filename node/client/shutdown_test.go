@@ -29,8 +29,8 @@ func (s *submissions) Submit(_ context.Context, a coordinator.Action) error {
 	return nil
 }
 
-// TestEndingClientGivesUpItsSeat checks that a client that ends gives up its seat, also a seat that it has just
-// requested, or a seat of its previous process.
+// TestEndingClientGivesUpItsSeat checks that a client that ends gives up its seat, also a seat that
+// it has just requested, or a seat of its previous process.
 func TestEndingClientGivesUpItsSeat(t *testing.T) {
 	me := coordinator.ClientID{7}
 	tests := map[string]struct {

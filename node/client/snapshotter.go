@@ -28,8 +28,8 @@ type snapshotter struct {
 	report  *reporter
 	failed  func(step uint32, err error)
 
-	// These fields describe a large model that is being written to the disk from the trainer's memory.
-	// Peers get its parts from the file.
+	// These fields describe a large model that is being written to the disk from the trainer's
+	// memory. Peers get its parts from the file.
 	lent   *keep.Lent // nil: none is being written
 	lends  core.ID    // work of the trainer that lends it
 	writes core.ID    // task that writes it
@@ -168,8 +168,8 @@ func (t *snapshotter) goOn() {
 	}
 }
 
-// notPutDown gives up writing the model from the trainer's memory. From now on, take copies this model
-// and the models of later epochs.
+// notPutDown gives up writing the model from the trainer's memory. From now on, take copies this
+// model and the models of later epochs.
 func (t *snapshotter) notPutDown(err error) {
 	t.lent.End()
 	t.engine.Drop(t.lends)

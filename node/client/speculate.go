@@ -39,8 +39,8 @@ type outlook struct {
 }
 
 // After a misprediction, a member waits firstPause rounds before it speculates again. Each further
-// misprediction doubles this pause, at most maxDoublings times. An attacker that causes mispredictions
-// therefore wastes little of the member's time.
+// misprediction doubles this pause, at most maxDoublings times. An attacker that causes
+// mispredictions therefore wastes little of the member's time.
 const (
 	firstPause   = 16 // rounds
 	maxDoublings = 6
@@ -52,17 +52,17 @@ func (o *outlook) erred(step uint32) {
 	o.mistakes++
 }
 
-// pays reports whether speculation is worthwhile. It saves the wait for the decision about a round. It
-// costs a copy of the weights, which takes a small part of the time to apply results. In addition, the
-// trainer may have to finish a training that used a misprediction before it starts the right one. That
-// must not take longer than witnesses wait for late members, or an attacker that causes a
-// misprediction could have this client dropped.
+// pays reports whether speculation is worthwhile. It saves the wait for the decision about a round.
+// It costs a copy of the weights, which takes a small part of the time to apply results. In
+// addition, the trainer may have to finish a training that used a misprediction before it starts
+// the right one. That must not take longer than witnesses wait for late members, or an attacker
+// that causes a misprediction could have this client dropped.
 func (o *outlook) pays(step uint32, leeway time.Duration) bool {
 	return step >= o.from && o.wait > o.took/4 && o.took+o.trains <= leeway
 }
 
-// applier applies results to the model. These are counted results, or results that will probably count
-// if the round is not decided yet.
+// applier applies results to the model. These are counted results, or results that will probably
+// count if the round is not decided yet.
 type applier struct {
 	run     *view
 	engine  *engine
@@ -75,10 +75,10 @@ type applier struct {
 	report  *reporter
 }
 
-// speculate applies the results of the running round to the weights when the results of all members have
-// arrived, and reports whether that is done. It does not wait for the witnesses and the host to
-// confirm that the results count. Meanwhile the trainer can compute the next round's gradient, so
-// that only the transfer of the results separates two trainings. A misprediction is undone.
+// speculate applies the results of the running round to the weights when the results of all members
+// have arrived, and reports whether that is done. It does not wait for the witnesses and the host
+// to confirm that the results count. Meanwhile the trainer can compute the next round's gradient,
+// so that only the transfer of the results separates two trainings. A misprediction is undone.
 func (a *applier) speculate(rs *roundState) bool {
 	f, step := a.engine.speculation, rs.Round.Step
 	if f != nil && f.step == step {

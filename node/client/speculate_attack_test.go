@@ -52,11 +52,11 @@ func (h *hiding) in(step uint32, bad identity.ID) {
 	set(identity.ID{})
 }
 
-// TestMispredictionCostsNoSeat checks a member that sends its result of one round to only one
-// other member. A batch is one micro-batch, so a training cannot be stopped before its end. With a
-// training of 20 s, a wrong speculation would make two results of the victim late, and the run would
-// drop the victim. The victim therefore does not speculate. If its trainings are short, it speculates,
-// and is still in time after a wrong speculation.
+// TestMispredictionCostsNoSeat checks a member that sends its result of one round to only one other
+// member. A batch is one micro-batch, so a training cannot be stopped before its end. With a
+// training of 20 s, a wrong speculation would make two results of the victim late, and the run
+// would drop the victim. The victim therefore does not speculate. If its trainings are short, it
+// speculates, and is still in time after a wrong speculation.
 func TestMispredictionCostsNoSeat(t *testing.T) {
 	for name, test := range map[string]struct {
 		training time.Duration

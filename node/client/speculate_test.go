@@ -32,8 +32,8 @@ func (b *beginnings) noteSpeculative(w *world, o *options) {
 	o.Backend = far{o.Backend, 200 * time.Millisecond}
 }
 
-// TestMembersSpeculateOnTheNextRound checks that members speculate on the results of a round while witnesses
-// report to a slow host. The run confirms each speculation, with and without audits.
+// TestMembersSpeculateOnTheNextRound checks that members speculate on the results of a round while
+// witnesses report to a slow host. The run confirms each speculation, with and without audits.
 func TestMembersSpeculateOnTheNextRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(3)
@@ -123,8 +123,8 @@ func TestMispredictedOutcomeIsUndone(t *testing.T) {
 	})
 }
 
-// TestSpeculativeRoundsAreAudited checks that members with a slow host audit each other. No member is
-// accused, as many audits pass as without speculation, and most trainings begin ahead.
+// TestSpeculativeRoundsAreAudited checks that members with a slow host audit each other. No member
+// is accused, as many audits pass as without speculation, and most trainings begin ahead.
 func TestSpeculativeRoundsAreAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rounds = 60

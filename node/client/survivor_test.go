@@ -18,8 +18,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// withoutIntermediate is a network on which no peer serves the intermediate checkpoint of the running
-// epoch.
+// withoutIntermediate is a network on which no peer serves the intermediate checkpoint of the
+// running epoch.
 type withoutIntermediate struct {
 	env.Network
 	w *world
@@ -32,10 +32,10 @@ func (n withoutIntermediate) Request(ctx context.Context, peer identity.ID, prot
 	return n.Network.Request(ctx, peer, protocol, request, limit)
 }
 
-// TestSurvivorWithoutTheIntermediateCheckpoint kills all holders of the newest intermediate checkpoint. The
-// run falls back to it, but the only remaining member was restarted since and does not have it. The
-// run continues from the first model of the epoch, which this member has in memory or on its disk,
-// and not from the run's origin.
+// TestSurvivorWithoutTheIntermediateCheckpoint kills all holders of the newest intermediate
+// checkpoint. The run falls back to it, but the only remaining member was restarted since and does
+// not have it. The run continues from the first model of the epoch, which this member has in memory
+// or on its disk, and not from the run's origin.
 func TestSurvivorWithoutTheIntermediateCheckpoint(t *testing.T) {
 	for name, test := range map[string]struct {
 		keeps int  // number of checkpoints on its disk; 0 if it has no disk

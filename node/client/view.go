@@ -252,7 +252,8 @@ func sameMembers(a, b *coordinator.State) bool {
 
 func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs) }
 
-// completionTime returns the time limit for completing a finished round. set is Options.CompletionTimeout.
+// completionTime returns the time limit for completing a finished round. set is
+// Options.CompletionTimeout.
 func (v *view) completionTime(set time.Duration) time.Duration {
 	if set > 0 {
 		return set

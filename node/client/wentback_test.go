@@ -30,9 +30,9 @@ func (w *world) goBack(to coordinator.State) {
 	w.tasks.Go(func() { host.Run(w.ctx, 100*time.Millisecond) })
 }
 
-// TestReturnAfterTheHostLostRecords replaces the server by one with an older disk in the middle of the second
-// epoch. Returning members report the loss. They do not mistake copies of forgotten steps for the
-// run's models, and do not keep such copies. The run reaches its end.
+// TestReturnAfterTheHostLostRecords replaces the server by one with an older disk in the middle of
+// the second epoch. Returning members report the loss. They do not mistake copies of forgotten
+// steps for the run's models, and do not keep such copies. The run reaches its end.
 func TestReturnAfterTheHostLostRecords(t *testing.T) {
 	t.Run("in memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHostThatWentBack(t, nil) }) })
 	t.Run("from files", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHostThatWentBack(t, filed) }) })

@@ -90,8 +90,8 @@ func opensOnTrial(state func() *coordinator.State) func(o *options) {
 	}
 }
 
-// TestCheatsThatHideResultsAreEjected checks that a member that sends false results is ejected, however it hides
-// them from auditors and jurors.
+// TestCheatsThatHideResultsAreEjected checks that a member that sends false results is ejected,
+// however it hides them from auditors and jurors.
 func TestCheatsThatHideResultsAreEjected(t *testing.T) {
 	confidant := clienttest.Key(2).ID()
 	var state func() *coordinator.State

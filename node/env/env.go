@@ -143,8 +143,8 @@ type Auditor interface {
 	// Open opens chunks of the momentum of the step that was trained last. It may be called at any
 	// time before the next result is made, also while Train waits in begun.
 	Open(step uint32, chunks []uint32) (audit.Opening, error)
-	// SetAttested tells the trainer whether a quorum of witnesses holds its newest result, which is from the
-	// given step. If not, the trainer rolls the momentum back to its previous value.
+	// SetAttested tells the trainer whether a quorum of witnesses holds its newest result, which is
+	// from the given step. If not, the trainer rolls the momentum back to its previous value.
 	SetAttested(step uint32, held bool) error
 	// CheckLight returns the fault in a claim, or FaultNone. It makes only the checks that need no
 	// gradient.
@@ -161,8 +161,8 @@ type Speculator interface {
 	// step then continues from there, and needs Confirm before begun returns. Any other call except
 	// Apply of the same results undoes Speculate first.
 	Speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
-	// Confirm makes the changes of Speculate final, in place of Apply. It returns false if the changes
-	// have been undone. It may be called at any time, also while Train waits in begun.
+	// Confirm makes the changes of Speculate final, in place of Apply. It returns false if the
+	// changes have been undone. It may be called at any time, also while Train waits in begun.
 	Confirm(step uint32) bool
 }
 

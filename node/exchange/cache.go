@@ -49,8 +49,8 @@ func newCache() *Cache {
 	return &Cache{rounds: make(map[uint32]*cachedRound), manifests: make(map[[32]byte][]byte), taken: make(map[[32]byte]bool)}
 }
 
-// PutBatch replaces the announcements of one batch of a round. The round has count batches, and index
-// is the position of this batch.
+// PutBatch replaces the announcements of one batch of a round. The round has count batches, and
+// index is the position of this batch.
 func (s *Cache) PutBatch(step uint32, index, count int, raws [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -91,8 +91,8 @@ func TestCacheAnswersRequests(t *testing.T) {
 	}
 }
 
-// TestCacheReportsRequestsForAnOfferedModel checks that the cache reports a request for a missing model, and only for
-// that model.
+// TestCacheReportsRequestsForAnOfferedModel checks that the cache reports a request for a missing
+// model, and only for that model.
 func TestCacheReportsRequestsForAnOfferedModel(t *testing.T) {
 	s, offered, other := newCache(), [32]byte{1}, [32]byte{2}
 	ask := func(digest [32]byte) error {

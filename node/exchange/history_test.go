@@ -114,9 +114,9 @@ func TestHistoryAnswers(t *testing.T) {
 	}
 }
 
-// TestHistorySinceAnIntermediateCheckpoint checks that a running epoch that is too large is kept from its
-// newest intermediate checkpoint on. If that checkpoint came too late, the epoch is kept from the
-// next one on.
+// TestHistorySinceAnIntermediateCheckpoint checks that a running epoch that is too large is kept
+// from its newest intermediate checkpoint on. If that checkpoint came too late, the epoch is kept
+// from the next one on.
 func TestHistorySinceAnIntermediateCheckpoint(t *testing.T) {
 	h := &History{model: 1000, memory: 40}
 	var kept []uint32

@@ -59,8 +59,8 @@ func disagree(t *tally.Tally) {
 	}
 }
 
-// TestOnlyResultsThatMayCountAreFetched checks which results of a running round, of a finished round, and of
-// a round with a known outcome are fetched.
+// TestOnlyResultsThatMayCountAreFetched checks which results of a running round, of a finished
+// round, and of a round with a known outcome are fetched.
 func TestOnlyResultsThatMayCountAreFetched(t *testing.T) {
 	one, two, three, four := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3), clienttest.Hash(4)
 	judge := func(t *tally.Tally) { t.Judge(time.Time{}, true) }

@@ -43,8 +43,8 @@ func (f Folder) Intermediate(step uint32) string {
 	return f.Intermediates().Checkpoint(step)
 }
 
-// SaveIntermediate writes an intermediate checkpoint. It is stored apart from the checkpoints, because it
-// is not known yet whether the run records it.
+// SaveIntermediate writes an intermediate checkpoint. It is stored apart from the checkpoints,
+// because it is not known yet whether the run records it.
 func (f Folder) SaveIntermediate(s checkpoint.Snapshot, facts checkpoint.Facts) error {
 	if f.Dir == "" {
 		return nil
@@ -58,8 +58,8 @@ func (f Folder) SaveIntermediate(s checkpoint.Snapshot, facts checkpoint.Facts) 
 	return writeCheckpoint(dir, s, facts.Extra())
 }
 
-// FindIntermediate returns the folder of the intermediate checkpoint after a step, if it has the digest.
-// It does not move the folder, because the epoch is not over.
+// FindIntermediate returns the folder of the intermediate checkpoint after a step, if it has the
+// digest. It does not move the folder, because the epoch is not over.
 func (f Folder) FindIntermediate(step uint32, digest [32]byte) (dir string, err error) {
 	noted, err := f.Intermediates().Digest(step)
 	if err == nil && noted != digest {

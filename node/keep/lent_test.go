@@ -46,8 +46,8 @@ func offer(ctx context.Context, l *Lent, s checkpoint.Snapshot) (done chan error
 	return done
 }
 
-// TestIntermediateCheckpointIsWrittenFromMemory checks that the folder contains the model as it was lent, also if it replaces a
-// different model of the same step.
+// TestIntermediateCheckpointIsWrittenFromMemory checks that the folder contains the model as it was
+// lent, also if it replaces a different model of the same step.
 func TestIntermediateCheckpointIsWrittenFromMemory(t *testing.T) {
 	f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}
 	other := lentModel(9)
@@ -74,8 +74,8 @@ func TestIntermediateCheckpointIsWrittenFromMemory(t *testing.T) {
 	}
 }
 
-// TestLentModelIsNotReadAfterItsReturn checks that a model is not read after its owner has taken it back, and that no
-// partial model remains.
+// TestLentModelIsNotReadAfterItsReturn checks that a model is not read after its owner has taken it
+// back, and that no partial model remains.
 func TestLentModelIsNotReadAfterItsReturn(t *testing.T) {
 	for _, offered := range []bool{true, false} {
 		f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}

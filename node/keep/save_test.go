@@ -85,8 +85,8 @@ func TestFailedSaveIsRepeated(t *testing.T) {
 	}
 }
 
-// TestLessValuableFilesAreRemovedForRoom checks that only files that are less valuable than the newest checkpoint are
-// removed to make room, in a fixed order, and no more than necessary.
+// TestLessValuableFilesAreRemovedForRoom checks that only files that are less valuable than the
+// newest checkpoint are removed to make room, in a fixed order, and no more than necessary.
 func TestLessValuableFilesAreRemovedForRoom(t *testing.T) {
 	full := fmt.Errorf("write: %w", &fs.PathError{Op: "write", Err: syscall.ENOSPC})
 	for fits, want := range map[int]string{

@@ -89,8 +89,8 @@ func (unmeasured) Forget()                          {}
 func (unmeasured) Busy() (done func())              { return func() {} }
 func (unmeasured) Changed(uint32)                   {}
 
-// busy is Measuring.Busy for calls that may end a speculation. Between Speculate and the next of these
-// calls, no measurement runs, because it would undo the speculation.
+// busy is Measuring.Busy for calls that may end a speculation. Between Speculate and the next of
+// these calls, no measurement runs, because it would undo the speculation.
 func (t *Learner) busy() (done func()) {
 	done = t.measuring.Busy()
 	if ended := t.speculating; ended != nil {

@@ -88,8 +88,8 @@ func (m *Models) Shared(digest [32]byte) *Model {
 	return nil
 }
 
-// Renew updates the list of models that the run recorded, and stops sharing models that are no longer
-// needed.
+// Renew updates the list of models that the run recorded, and stops sharing models that are no
+// longer needed.
 func (m *Models) Renew(s *coordinator.State) {
 	m.earlier = s.Earlier
 	m.keepShares(func(model *Model) bool { return model.lost == nil || !model.lost.Load() })

@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// TestAttemptsBeginAtDifferentLocations checks that attempts begin at different locations, so that a slow
-// location does not delay every attempt.
+// TestAttemptsBeginAtDifferentLocations checks that attempts begin at different locations, so that
+// a slow location does not delay every attempt.
 func TestAttemptsBeginAtDifferentLocations(t *testing.T) {
 	digest := [32]byte{1}
 	state := &coordinator.State{}

@@ -103,7 +103,8 @@ func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer ide
 	return account{Replayed: p.along(hash, rounds), answer: answer}, nil
 }
 
-// along computes the replica hashes of a list of rounds, starting with the hash before the first one.
+// along computes the replica hashes of a list of rounds, starting with the hash before the first
+// one.
 func (p ReplayPlan) along(from [32]byte, rounds []exchange.AppliedRound) Replayed {
 	w := Replayed{Rounds: rounds, Hash: from, Before: from}
 	for i := range rounds {

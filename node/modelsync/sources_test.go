@@ -209,9 +209,9 @@ func TestFailuresAreAllSaid(t *testing.T) {
 	golden.Message(t, "error", err)
 }
 
-// TestIntermediateCheckpointOfARunningEpoch checks that an intermediate checkpoint comes from the client's own
-// copy, which stays in its place, from an older copy and results, or from members. The client does
-// not ask archives.
+// TestIntermediateCheckpointOfARunningEpoch checks that an intermediate checkpoint comes from the
+// client's own copy, which stays in its place, from an older copy and results, or from members. The
+// client does not ask archives.
 func TestIntermediateCheckpointOfARunningEpoch(t *testing.T) {
 	taken := func(s func(c *rig) checkpoint.Snapshot, noted func(c *rig) [32]byte) func(c *rig) {
 		return func(c *rig) {

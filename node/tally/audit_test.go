@@ -236,8 +236,8 @@ func TestAuditorCountsWhatTheRunCounted(t *testing.T) {
 	}
 }
 
-// TestOutcomeIsUnknownWithoutAnAnnouncement checks that the outcome of a round is unknown if the announcement of
-// a counted result is missing.
+// TestOutcomeIsUnknownWithoutAnAnnouncement checks that the outcome of a round is unknown if the
+// announcement of a counted result is missing.
 func TestOutcomeIsUnknownWithoutAnAnnouncement(t *testing.T) {
 	run := play(t)
 	for i, raw := range run.said {

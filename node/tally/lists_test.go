@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestFalseFiltersDoNotUseUpTheGuesses checks that witnesses whose filters allow too many lists to try do
-// not prevent the client from finding the lists of other witnesses.
+// TestFalseFiltersDoNotUseUpTheGuesses checks that witnesses whose filters allow too many lists to
+// try do not prevent the client from finding the lists of other witnesses.
 func TestFalseFiltersDoNotUseUpTheGuesses(t *testing.T) {
 	const seed, batches = 10, 10 // enough batches for the first witness to use up all attempts
 	ids := owners(batches)

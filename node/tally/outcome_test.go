@@ -219,8 +219,8 @@ func TestVotesAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestReleaseForgetsResultsThatDidNotCount checks that results that did not count are forgotten, and that
-// payloads are removed from memory.
+// TestReleaseForgetsResultsThatDidNotCount checks that results that did not count are forgotten,
+// and that payloads are removed from memory.
 func TestReleaseForgetsResultsThatDidNotCount(t *testing.T) {
 	b := finishedBook(clienttest.Hash(1))
 	s := &b.Slots[0]

@@ -272,8 +272,8 @@ func (s *Slot) Two() (first, second []byte) {
 	return s.Candidates[0].raw, s.Candidates[1].raw
 }
 
-// EachChanged calls put for each batch whose signed announcements for peers have changed since the last
-// call. The preferred announcement is the first.
+// EachChanged calls put for each batch whose signed announcements for peers have changed since the
+// last call. The preferred announcement is the first.
 func (t *Tally) EachChanged(put func(slot int, raws [][]byte)) {
 	if !t.changed {
 		return

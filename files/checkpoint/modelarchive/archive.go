@@ -21,8 +21,8 @@ const (
 	maxFiles = 1 << 12
 	hashSize = 32
 
-	// MaxSize is the maximum size of a model archive in bytes. Larger models must come from the Hub or a
-	// bucket.
+	// MaxSize is the maximum size of a model archive in bytes. Larger models must come from the Hub
+	// or a bucket.
 	MaxSize = 16 << 30
 )
 
@@ -46,8 +46,9 @@ type Archive struct {
 	parameters uint64
 }
 
-// Open returns the model archive of a folder. It reads the whole folder once, to check that it is a valid
-// model, and to compute the hashes of its files. watch is called with the progress; it may be nil.
+// Open returns the model archive of a folder. It reads the whole folder once, to check that it is a
+// valid model, and to compute the hashes of its files. watch is called with the progress; it may be
+// nil.
 func Open(ctx context.Context, dir string, watch checkpoint.Watch) (*Archive, error) {
 	if _, err := os.Stat(filepath.Join(dir, checkpoint.ConfigFile)); err != nil {
 		return nil, fmt.Errorf("%w; a model folder has config.json and model.safetensors", err)
@@ -171,8 +172,8 @@ func (p *Archive) readFile(name string, b []byte, offset int64) error {
 	return errors.Join(err, content.Close())
 }
 
-// Unpack reads a model archive to its end and makes its folder, which appears in one step. The error wraps
-// diskspace.ErrTooLittle, before a file is written, if the files do not fit.
+// Unpack reads a model archive to its end and makes its folder, which appears in one step. The
+// error wraps diskspace.ErrTooLittle, before a file is written, if the files do not fit.
 func Unpack(r io.Reader, dir string) error { return unpack(r, dir, diskspace.Of) }
 
 func unpack(r io.Reader, dir string, probe diskspace.Probe) error {

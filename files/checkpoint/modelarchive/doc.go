@@ -1,5 +1,5 @@
-// Package modelarchive implements model archives: the folder of a model as one sequence of bytes, with
-// random access. The host of a run sends clients the first model of the run in this form.
+// Package modelarchive implements model archives: the folder of a model as one sequence of bytes,
+// with random access. The host of a run sends clients the first model of the run in this form.
 //
 // Open makes an Archive from a folder without loading it. Unpack writes the folder from a stream,
 // verifies every file, and puts the files in place atomically. The bytes are

@@ -272,8 +272,8 @@ func TestUploaderPausesBeforeItTriesAgain(t *testing.T) {
 	})
 }
 
-// TestUploaderReportsLostCheckpoints covers errors that a retry cannot fix, and a later checkpoint after
-// such an error.
+// TestUploaderReportsLostCheckpoints covers errors that a retry cannot fix, and a later checkpoint
+// after such an error.
 func TestUploaderReportsLostCheckpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

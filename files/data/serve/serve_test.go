@@ -435,7 +435,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestUnreachableServerIsATemporaryError checks that the client gives up in time, with a temporary error.
+// TestUnreachableServerIsATemporaryError checks that the client gives up in time, with a temporary
+// error.
 func TestUnreachableServerIsATemporaryError(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", nil)
 	server.stop()

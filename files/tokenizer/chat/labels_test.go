@@ -142,8 +142,8 @@ func TestMaskedAnswers(t *testing.T) {
 	}
 }
 
-// TestMasksOfOnlySomeAnswersAreRefused has templates that mark only the last answer, or that write the
-// first answer without its header.
+// TestMasksOfOnlySomeAnswersAreRefused has templates that mark only the last answer, or that write
+// the first answer without its header.
 func TestMasksOfOnlySomeAnswersAreRefused(t *testing.T) {
 	coder := labelled(t)
 	for name, test := range map[string]struct {

@@ -44,8 +44,8 @@ func hog(t *testing.T, from, holder *p2p.Node, bulk bool, request []byte, answer
 	}
 }
 
-// TestHogsDoNotLockOutAMember checks that four members that take all slots of a holder and leave them
-// idle do not lock out an honest member. The honest member does not blame the holder.
+// TestHogsDoNotLockOutAMember checks that four members that take all slots of a holder and leave
+// them idle do not lock out an honest member. The honest member does not blame the holder.
 func TestHogsDoNotLockOutAMember(t *testing.T) {
 	large, small := payload(maxRange), payload(8)
 	hash := Hash(blake3.Sum256(large))

@@ -54,10 +54,10 @@ func watched(node *p2p.Node, pending []span, holders []*holderState, trials ...t
 	return why
 }
 
-// TestOnlySlowerAttemptsLoseTheirRange checks which attempts lose their range. A holder that sends only a few bytes a
-// second loses its range to a holder that was briefly silent, but only once, so that a fetch ends.
-// A silent holder loses its range even to a slow holder. No holder counts as stalled before the
-// request is sent.
+// TestOnlySlowerAttemptsLoseTheirRange checks which attempts lose their range. A holder that sends
+// only a few bytes a second loses its range to a holder that was briefly silent, but only once, so
+// that a fetch ends. A silent holder loses its range even to a slow holder. No holder counts as
+// stalled before the request is sent.
 func TestOnlySlowerAttemptsLoseTheirRange(t *testing.T) {
 	const ms = time.Millisecond
 	node := p2ptest.Node(t, "joiner")
@@ -99,8 +99,8 @@ func TestOnlySlowerAttemptsLoseTheirRange(t *testing.T) {
 	}
 }
 
-// TestSilenceClearsTheMeasuredRate checks that a silence clears the measured rate of a fast holder, which
-// may have gone.
+// TestSilenceClearsTheMeasuredRate checks that a silence clears the measured rate of a fast holder,
+// which may have gone.
 func TestSilenceClearsTheMeasuredRate(t *testing.T) {
 	var b book
 	node, id := p2ptest.Node(t, "joiner"), identity.ID{1}

@@ -19,9 +19,9 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestLentPayloadsAreAlwaysComplete checks fetches while a member randomly puts, lends and drops payloads and
-// moves them off the disk. The fetched bytes are correct, no sender is blamed, and in the end the
-// store is empty.
+// TestLentPayloadsAreAlwaysComplete checks fetches while a member randomly puts, lends and drops
+// payloads and moves them off the disk. The fetched bytes are correct, no sender is blamed, and in
+// the end the store is empty.
 func TestLentPayloadsAreAlwaysComplete(t *testing.T) {
 	nodes := p2ptest.New(t, "holder", "a", "b")
 	store := openStore(t, t.TempDir())
@@ -113,8 +113,8 @@ func fileOf(t *testing.T, data []byte) *io.SectionReader {
 	return io.NewSectionReader(file, int64(len("head")), int64(len(data)))
 }
 
-// TestPayloadIsLentFromAFile checks that payloads in a file are served like payloads in memory and do not
-// count as used room. They remain available after the file is removed, and replace a copy in
+// TestPayloadIsLentFromAFile checks that payloads in a file are served like payloads in memory and
+// do not count as used room. They remain available after the file is removed, and replace a copy in
 // memory.
 func TestPayloadIsLentFromAFile(t *testing.T) {
 	for _, size := range []int{0, 1, groupSize, groupSize + 1, oneWrite, 3*groupSize + 5, writeBuffer, 2*maxRange + 9} {

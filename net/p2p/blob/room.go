@@ -47,9 +47,9 @@ func (r *room) makeRoom(need int64) bool {
 }
 
 // FreeDisk frees disk space for data that is more important than payloads. It deletes payloads that
-// are not retained from the folder, and moves retained payloads into memory as far as they fit. From
-// then on, payloads that fit into memory are not written to the folder. FreeDisk returns the number of
-// bytes that it freed.
+// are not retained from the folder, and moves retained payloads into memory as far as they fit.
+// From then on, payloads that fit into memory are not written to the folder. FreeDisk returns the
+// number of bytes that it freed.
 func (s *Store) FreeDisk() (freed int64) {
 	if s.folder == nil {
 		return 0

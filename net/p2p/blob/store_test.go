@@ -214,8 +214,8 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
-// TestLentPayloadUsesNoRoom checks that a lent payload is served from its owner's memory, and does not count as used
-// room in the store's memory or folder.
+// TestLentPayloadUsesNoRoom checks that a lent payload is served from its owner's memory, and does
+// not count as used room in the store's memory or folder.
 func TestLentPayloadUsesNoRoom(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)

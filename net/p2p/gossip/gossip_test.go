@@ -249,8 +249,9 @@ func TestGossipKeepsToTheUploadRate(t *testing.T) {
 	}
 }
 
-// TestMessagesOfStallingMembersArrive checks that the messages of a member that often stalls, because of a slow
-// link, are still received. The messages of a member that sends wrong bytes as often are dropped.
+// TestMessagesOfStallingMembersArrive checks that the messages of a member that often stalls,
+// because of a slow link, are still received. The messages of a member that sends wrong bytes as
+// often are dropped.
 func TestMessagesOfStallingMembersArrive(t *testing.T) {
 	for fault, heard := range map[p2p.Fault]bool{p2p.FaultStall: true, p2p.FaultWrongBytes: false} {
 		t.Run(string(fault), func(t *testing.T) {
