@@ -102,7 +102,7 @@ func (r *reporter) ended(v *view, held finalModel, m *modelsync.Model, saver *ke
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		r.log.Warn(message+"; this client got no model of the run", "step", done.Step, "of", s.Config.TotalSteps, "model", saver.WhereLies(s))
+		r.log.Warn(message+"; this client got no model of the run", "step", done.Step, "of", s.Config.TotalSteps, "model", saver.Locations(s))
 	} else {
 		r.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
 	}

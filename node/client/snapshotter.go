@@ -89,11 +89,11 @@ func (t *snapshotter) copy() {
 	})
 }
 
-// took keeps a model that was taken. lies means that the model is on the disk and has no tensors in
+// took keeps a model that was taken. stored means that the model is on the disk and has no tensors in
 // memory.
-func (t *snapshotter) took(m *modelsync.Model, lies bool) {
+func (t *snapshotter) took(m *modelsync.Model, stored bool) {
 	t.models.Held = m
-	t.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Lies: lies})
+	t.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Stored: stored})
 	t.models.Share(m, t.run.state.Model.Checkpoint.Digest)
 	if t.run.state.Progress.Step <= t.run.state.Config.TotalSteps {
 		t.engine.keepOptimizer(t.folder, m, t.report.log)

@@ -130,7 +130,7 @@ func TestPutDown(t *testing.T) {
 			if err := errors.Join(err, <-done); err != nil {
 				t.Fatal(err)
 			}
-			m.Snapshot.Tensors, m.Lies = nil, true
+			m.Snapshot.Tensors, m.Stored = nil, true
 			if way == "beside an earlier one" {
 				b.Take(modelOf(6))
 				b.SaveAgreed(stateAfter(6, recorded(modelOf(6))))

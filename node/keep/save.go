@@ -134,13 +134,13 @@ func (k *Saver) write(a *attempt, dir string) error {
 		beside = append(beside, a.facts.Extra())
 	}
 	put := func() error {
-		if a.model.Lies {
+		if a.model.Stored {
 			return k.Folder.place(a.model.Step, a.model.Digest)
 		}
 		return k.put(dir, a.model.Snapshot, beside...)
 	}
 	promoted, old := k.Folder.promote(a.model.Step, a.model.Digest), a.model.Step
-	if a.model.Lies {
+	if a.model.Stored {
 		old-- // keep the pending folder of this step, which contains the model
 	}
 	k.clean(old)

@@ -26,19 +26,19 @@ func (m *Models) PutDown(model *Model, dir string) {
 		m.options.Tasks.Spawn(GiveBack)
 		return
 	}
-	lies := &Model{lost: new(atomic.Bool)}
-	model.lost = lies.lost // set if one of the parts on the disk is lost later
+	file := &Model{lost: new(atomic.Bool)}
+	model.lost = file.lost // set if one of the parts on the disk is lost later
 	m.options.Tasks.Spawn(func(ctx context.Context) func() {
-		err := m.options.Tasks.AtDisk(func() error { return m.PublishFrom(ctx, lies, Beside, dir) })
+		err := m.options.Tasks.AtDisk(func() error { return m.PublishFrom(ctx, file, Beside, dir) })
 		return func() {
 			switch {
-			case err == nil && lies.Digest != model.Digest:
+			case err == nil && file.Digest != model.Digest:
 				err = fmt.Errorf("%w: %s has a different model", checkpoint.ErrInvalid, dir)
 				fallthrough
 			case err != nil:
 				m.options.Log.Warn("cannot share the model from its folder", "dir", dir, "step", model.Step, "err", err)
 			}
-			m.store.Drop(lies.Blobs...) // except blobs of models that are shared
+			m.store.Drop(file.Blobs...) // except blobs of models that are shared
 			m.options.Tasks.Spawn(GiveBack)
 		}
 	})
