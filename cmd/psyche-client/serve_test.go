@@ -181,7 +181,7 @@ func TestServeHopeless(t *testing.T) {
 		s := newServed("usage", "lie", "genesis", "good")
 		s.see("genesis", outlook{prospect: isHopeless, reason: "another hash"})
 		s.lives = func(name string) (time.Duration, ending) {
-			return time.Second, ending{code: map[string]int{"usage": exitUsage, "lie": exitLie}[name]}
+			return time.Second, ending{code: map[string]int{"usage": exitUsage, "lie": exitHostFault}[name]}
 		}
 		err := s.run(t.Context())
 		golden.Message(t, "three runs", err)

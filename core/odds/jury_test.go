@@ -20,7 +20,7 @@ func TestJuryOf(t *testing.T) {
 		}
 	}
 	for members := 4; members <= 111; members++ {
-		j := JuryOf(members, MostLiars(members))
+		j := JuryOf(members, MostFaulty(members))
 		if j.Convicts.Sign() != 0 || j.Blocks.Sign() != 0 {
 			t.Errorf("%d members, and all of them judge: a coalition of %d convicts or blocks", members, j.Coalition)
 		}
@@ -116,7 +116,7 @@ func audits() string {
 				fmt.Fprintf(&b, "| %d | %d | 0 | never | – | – | never | – | – |\n", members, percentage)
 				continue
 			}
-			coalition := MostLiars(members)
+			coalition := MostFaulty(members)
 			fmt.Fprintf(&b, "| %d | %d | %d | %s | %d rounds | %d | %s | %d | %d |\n", members, percentage, verifiers,
 				percent(Audited(members, percentage, 0)), RoundsToEject(members, percentage, 0, 0.5), RoundsToEject(members, percentage, 0, 0.95),
 				percent(Audited(members, percentage, coalition)), RoundsToEject(members, percentage, coalition, 0.5), RoundsToEject(members, percentage, coalition, 0.95))
@@ -131,7 +131,7 @@ func briefAudits() string {
 	b.WriteString("| members | `verification_percent` | results audited | 95 % of steady cheaters ejected within | audited, largest coalition | 95 % within |\n|---|---|---|---|---|---|\n")
 	for _, members := range []int{8, 16, 256} {
 		for _, percentage := range []int{10, 20, 30} {
-			coalition := MostLiars(members)
+			coalition := MostFaulty(members)
 			if assign.VerifierCount(members, percentage) == 0 {
 				fmt.Fprintf(&b, "| %d | %d | never | – | never | – |\n", members, percentage)
 				continue
@@ -205,7 +205,7 @@ func TestEjected(t *testing.T) {
 func TestTablesOfAudits(t *testing.T) {
 	keep(t, trust, "juries", juries(most, 112))
 	keep(t, trust, "audits", briefAudits())
-	keep(t, readme, "juries", juries(liarsOf, 0))
+	keep(t, readme, "juries", juries(faultyOf, 0))
 	keep(t, readme, "audits", audits())
 	keep(t, readme, "probations", probations())
 }

@@ -59,7 +59,7 @@ func (l *leaving) begin(limit time.Duration) {
 // over reports whether nothing is left to do before this client withdraws.
 func (l *leaving) over() bool {
 	s := l.run.state
-	if s == nil || l.run.lie != nil || !l.run.isMember() || l.late() && !l.worthWaiting() {
+	if s == nil || l.run.hostFault != nil || !l.run.isMember() || l.late() && !l.worthWaiting() {
 		return true
 	}
 	switch s.RunState {

@@ -185,7 +185,7 @@ func (n *Node) observe(u backend.Update) {
 // after every event and may be called at any time. A state that was missed, a message that was lost
 // and a step that failed are all repaired by the next call.
 func (n *Node) reconcile() {
-	if n.run.state == nil || n.end != nil || n.run.lie != nil {
+	if n.run.state == nil || n.end != nil || n.run.hostFault != nil {
 		return
 	}
 	wanted := coordinator.Checkpoint{}

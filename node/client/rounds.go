@@ -368,10 +368,10 @@ func (n *Node) compareStarts(own wire.Head, msg announcement) {
 		n.report.log.Debug("announcement refused", "from", msg.author.Short(), "err", "the announcement has no head of the log, or this client knows none")
 		return
 	}
-	if n.run.lie != nil {
+	if n.run.hostFault != nil {
 		return
 	}
-	n.run.lie = n.run.fork(own, msg)
+	n.run.hostFault = n.run.fork(own, msg)
 	n.engine.Cancel()
 	n.report.log.Error("the run's host shows members different histories; this client stops and informs the other members", "step", own.Step)
 	wait, _ := n.tasks.Signal()
@@ -380,14 +380,14 @@ func (n *Node) compareStarts(own wire.Head, msg announcement) {
 		defer cancel()
 		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // members that do not get this message get another member's
 		_ = wait(ctx)                                 // gives gossip time to deliver the message
-		return func() { n.fail(n.run.lie) }
+		return func() { n.fail(n.run.hostFault) }
 	})
 }
 
 // fork returns the proof that the host showed members different logs. msg is a member's
 // announcement with another head at the start of a round than own. The host signed both heads.
 func (v *view) fork(own wire.Head, msg announcement) error {
-	return &follow.Lie{
+	return &follow.HostFault{
 		Reason: fmt.Sprintf("the host showed other members a different start of step %d than this client", own.Step),
 		Evidence: follow.Evidence{
 			Genesis: v.genesis, Heads: []wire.Head{own, msg.result.Start}, Index: own.Index, Announcement: bytes.Clone(msg.raw),

@@ -18,17 +18,17 @@ import (
 
 // view is this client's knowledge of the run: the newest state and the addresses of its peers.
 type view struct {
-	me      identity.ID
-	chance  *rand.Rand         // private random source
-	state   *coordinator.State // nil: none yet; never modified
-	peers   []backend.Peer
-	genesis []byte                        // signed genesis of the run; nil if no host signs it
-	hash    [32]byte                      // identifies the run in signed messages
-	starts  []wire.Head                   // heads of the run's log at the starts of the newest rounds; nil if no host signs heads
-	fit     map[coordinator.ClientID]bool // healthy members
-	slow    map[coordinator.ClientID]bool // healthy members that rounds do not wait for
-	next    nextBatch                     // newest prediction of this client's next batch
-	lie     error                         // proof of a dishonest host, with which the client ends soon
+	me        identity.ID
+	chance    *rand.Rand         // private random source
+	state     *coordinator.State // nil: none yet; never modified
+	peers     []backend.Peer
+	genesis   []byte                        // signed genesis of the run; nil if no host signs it
+	hash      [32]byte                      // identifies the run in signed messages
+	starts    []wire.Head                   // heads of the run's log at the starts of the newest rounds; nil if no host signs heads
+	fit       map[coordinator.ClientID]bool // healthy members
+	slow      map[coordinator.ClientID]bool // healthy members that rounds do not wait for
+	next      nextBatch                     // newest prediction of this client's next batch
+	hostFault error                         // proof of a dishonest host, with which the client ends soon
 }
 
 // domainPeers is the key derivation domain of the secret for choosing peers.

@@ -193,13 +193,13 @@ func (t *Tally) ballot() ballot {
 // IsHeld reports whether witnesses hold a result, according to an outcome of the round. known is
 // false as long as dishonest witnesses may hide results that change the answer.
 func (t *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
-	liars := (max(int(t.Round.WitnessesElected), len(t.Round.Witnesses)) - 1) / 3
+	maxFaulty := (max(int(t.Round.WitnessesElected), len(t.Round.Witnesses)) - 1) / 3
 	switch votes, needed := t.Round.Votes(c), int(t.Round.WitnessesNeeded); {
 	case !o.open:
 		return o.Holds(c), true
 	case votes >= needed:
 		return true, true
-	case votes+liars < needed:
+	case votes+maxFaulty < needed:
 		return false, true
 	}
 	return o.Holds(c), false

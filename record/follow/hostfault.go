@@ -8,17 +8,17 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Lie is an error that means that the host of a run is dishonest: it sent what an honest host never
+// HostFault is an error that means that the host of a run is dishonest: it sent what an honest host never
 // sends. A client that finds one must stop, because it no longer knows the state of the run.
-type Lie struct {
+type HostFault struct {
 	Reason   string
 	Evidence Evidence
 }
 
 // Error implements error.
-func (l *Lie) Error() string { return "the host of the run is dishonest: " + l.Reason }
+func (h *HostFault) Error() string { return "the host of the run is dishonest: " + h.Reason }
 
-// Evidence is the data that shows a Lie. Two contradicting heads prove it to all third parties.
+// Evidence is the data that shows a HostFault. Two contradicting heads prove it to all third parties.
 // Records that do not follow prove it to parties that have the preceding log.
 type Evidence struct {
 	Genesis      []byte      // signed genesis of the run
@@ -73,10 +73,10 @@ type headFile struct {
 }
 
 // JSON returns the content of a file that keeps the evidence.
-func (l *Lie) JSON() []byte {
-	e := l.Evidence
+func (h *HostFault) JSON() []byte {
+	e := h.Evidence
 	f := evidenceFile{
-		Reason: l.Reason, Genesis: hex.EncodeToString(e.Genesis), Heads: []headFile{}, Index: e.Index, Records: []string{},
+		Reason: h.Reason, Genesis: hex.EncodeToString(e.Genesis), Heads: []headFile{}, Index: e.Index, Records: []string{},
 		Announcement: hex.EncodeToString(e.Announcement),
 	}
 	run := wire.HostedRun(e.Genesis)
@@ -94,13 +94,13 @@ func (l *Lie) JSON() []byte {
 	return append(content, '\n')
 }
 
-// ReadLie decodes the output of JSON.
-func ReadLie(content []byte) (*Lie, error) {
+// ReadHostFault decodes the output of JSON.
+func ReadHostFault(content []byte) (*HostFault, error) {
 	var f evidenceFile
 	if err := json.Unmarshal(content, &f); err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)
 	}
-	l := &Lie{Reason: f.Reason, Evidence: Evidence{Index: f.Index}}
+	l := &HostFault{Reason: f.Reason, Evidence: Evidence{Index: f.Index}}
 	e := &l.Evidence
 	var err error
 	read := func(name, text string) []byte {
