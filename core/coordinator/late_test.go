@@ -47,9 +47,10 @@ func (r *run) without(dead []string, lost ...string) (trained uint64) {
 	return trained
 }
 
-// TestCrashLeavesRoomForWhoWithholds checks a run of four members. One crashes, and after that a
-// second one withholds its results. At most two rounds last their full time because of the second.
-func TestCrashLeavesRoomForWhoWithholds(t *testing.T) {
+// TestWithholderAfterACrashDelaysFewRounds checks a run of four members. One crashes, and after
+// that a second one withholds its results. At most two rounds last their full time because of the
+// second.
+func TestWithholderAfterACrashDelaysFewRounds(t *testing.T) {
 	s := newRun(t, longConfig(), "a", "b", "c", "d")
 	for range 3 {
 		s.without([]string{"b"})
