@@ -119,9 +119,9 @@ func KeyFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {
 	return key, true, ofVariable(SecretKeyVariable, err)
 }
 
-// AppendJSON appends the key in the format of solana-keygen: a JSON array of the 32 seed bytes and
+// appendJSON appends the key in the format of solana-keygen: a JSON array of the 32 seed bytes and
 // the 32 public bytes.
-func (k Key) AppendJSON(b []byte) []byte {
+func (k Key) appendJSON(b []byte) []byte {
 	b = append(b, '[')
 	for i, v := range k.private {
 		if i > 0 {
@@ -135,7 +135,7 @@ func (k Key) AppendJSON(b []byte) []byte {
 // SaveKeyFile writes the key in the format of solana-keygen, readable by the owner only. It creates the
 // file atomically. It never overwrites an existing file, but returns ErrKeyFileExists.
 func SaveKeyFile(path string, key Key) error {
-	return saveNew(path, append(key.AppendJSON(nil), '\n'))
+	return saveNew(path, append(key.appendJSON(nil), '\n'))
 }
 
 // SaveRawKeyFile writes the 32 seed bytes of the key; otherwise it is like SaveKeyFile.

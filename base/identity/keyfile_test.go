@@ -71,7 +71,7 @@ func TestKeyFileRoundTrip(t *testing.T) {
 }
 
 func TestParseKeyFileRefuses(t *testing.T) {
-	valid := string(testKey(t).AppendJSON(nil))
+	valid := string(testKey(t).appendJSON(nil))
 	tests := []struct{ name, content string }{
 		{"empty", ""},
 		{"31 raw bytes", strings.Repeat("x", 31)},
@@ -126,7 +126,7 @@ func TestKeyFromEnvironment(t *testing.T) {
 	if _, set, err := KeyFromEnvironment(environment("\n", true)); !set || err == nil {
 		t.Errorf("only a newline: %v, %v", set, err)
 	}
-	if key, err := parseKeyFile(append([]byte("\ufeff\n"), testKey(t).AppendJSON(nil)...)); err != nil || key.ID() != testKey(t).ID() {
+	if key, err := parseKeyFile(append([]byte("\ufeff\n"), testKey(t).appendJSON(nil)...)); err != nil || key.ID() != testKey(t).ID() {
 		t.Errorf("JSON with a byte order mark: %v", err)
 	}
 	_, set, err := KeyFromEnvironment(environment("9d61secret", true))
@@ -140,14 +140,14 @@ func TestKeyFromEnvironment(t *testing.T) {
 
 func FuzzParseKeyFile(f *testing.F) {
 	f.Add([]byte(strings.Repeat("k", SeedSize)))
-	f.Add(FromSeed([SeedSize]byte{7}).AppendJSON(nil))
+	f.Add(FromSeed([SeedSize]byte{7}).appendJSON(nil))
 	f.Add([]byte("[1,2"))
 	fuzztest.Run(f, func(t *testing.T, content []byte) {
 		key, err := parseKeyFile(content)
 		if err != nil {
 			return
 		}
-		again, err := parseKeyFile(key.AppendJSON(nil))
+		again, err := parseKeyFile(key.appendJSON(nil))
 		if err != nil || again.ID() != key.ID() {
 			t.Fatalf("round trip: %v", err)
 		}

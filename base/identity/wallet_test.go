@@ -12,7 +12,7 @@ import (
 func TestParseKeypair(t *testing.T) {
 	key := FromSeed([SeedSize]byte{7})
 	long := base58.Encode(key.Private())
-	for _, text := range []string{long, " " + long + "\n", "\ufeff" + long + "\r\n", string(key.AppendJSON(nil)), "\ufeff " + string(key.AppendJSON(nil)) + "\r\n\r\n"} {
+	for _, text := range []string{long, " " + long + "\n", "\ufeff" + long + "\r\n", string(key.appendJSON(nil)), "\ufeff " + string(key.appendJSON(nil)) + "\r\n\r\n"} {
 		if got, err := parseKeypair(text); err != nil || got.ID() != key.ID() {
 			t.Errorf("%v", err)
 		}

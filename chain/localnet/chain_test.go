@@ -45,7 +45,7 @@ func (c *chain) drop(k identity.Key, lamports uint64) {
 // sign makes a transaction of instructions with the newest blockhash.
 func (c *chain) sign(keys []identity.Key, instructions ...transaction.Instruction) []byte {
 	c.Helper()
-	hash, _ := c.At(Processed, 0).Blockhash()
+	hash, _ := c.At(Processed, 0).blockhash()
 	return signed(c.TB, hash, keys, instructions...)
 }
 
@@ -95,7 +95,7 @@ func failure(t testing.TB, r *Record, err error) string {
 
 // next ends the slot and advances the clock.
 func (c *chain) next() {
-	now, _ := c.At(Processed, 0).Time()
+	now, _ := c.At(Processed, 0).time()
 	c.Advance(time.Unix(now+1, 0))
 }
 

@@ -183,7 +183,7 @@ func (l *Ledger) redo(kind byte, body []byte) error {
 	case kind == entryProgram && len(body) > key:
 		return l.SetProgram(transaction.PublicKey(body[:key]), body[key:])
 	case kind == entryRollback && len(body) == 8:
-		_, err := l.Rollback(int(le.Uint64(body)))
+		_, err := l.rollback(int(le.Uint64(body)))
 		return err
 	case kind == entryAgain && len(body) == 0:
 		l.mu.Lock()

@@ -95,7 +95,7 @@ func TestKept(t *testing.T) {
 				c.next()
 			}
 			if g.IntN(20) == 0 {
-				if _, err := c.Rollback(1 + g.IntN(3)); err != nil && !errors.Is(err, errRollback) {
+				if _, err := c.rollback(1 + g.IntN(3)); err != nil && !errors.Is(err, errRollback) {
 					t.Fatal(err)
 				}
 			}

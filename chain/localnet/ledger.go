@@ -170,12 +170,12 @@ func (l *Ledger) index(number uint64) int {
 // errRollback means that slots cannot be rolled back.
 var errRollback = errors.New("slots cannot be rolled back")
 
-// Rollback removes the newest n slots, including the open one, and starts a new slot, as when a
+// rollback removes the newest n slots, including the open one, and starts a new slot, as when a
 // chain switches to another fork. Accounts and transactions return to their state before these
 // slots. Confirmations in these slots are void, and their numbers are not used again. Rollback
 // returns the transactions of these slots, which may be submitted again. It never removes finalized
 // slots.
-func (l *Ledger) Rollback(n int) ([][]byte, error) {
+func (l *Ledger) rollback(n int) ([][]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n < 1 {

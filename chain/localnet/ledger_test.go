@@ -163,7 +163,7 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Ledger.Skip(5000, 400*time.Millisecond)
-	if c.At(Processed, 0).Record(r.Name) != nil || len(c.slots) > 1100 || len(c.slots) < 512 {
+	if c.At(Processed, 0).record(r.Name) != nil || len(c.slots) > 1100 || len(c.slots) < 512 {
 		t.Errorf("%d slots are kept", len(c.slots))
 	}
 	if c.lamports(public(keyOf("receiver"))) != sol {
@@ -173,7 +173,7 @@ func TestHistory(t *testing.T) {
 	if v.Slot != firstSlot+5000 || len(c.sysvars(v.Slot).SlotHashes) != 512 {
 		t.Errorf("slot %d, %d hashes", v.Slot, len(c.sysvars(v.Slot).SlotHashes))
 	}
-	if now, known := v.Time(); now != began.Unix()+2000 || !known {
+	if now, known := v.time(); now != began.Unix()+2000 || !known {
 		t.Errorf("%d seconds, want 2000", now-began.Unix())
 	}
 }
@@ -215,7 +215,7 @@ func TestSeeds(t *testing.T) {
 	hashes := func(seed uint64) string {
 		c := newChain(t, Config{Seed: seed})
 		c.next()
-		hash, last := c.At(Processed, 0).Blockhash()
+		hash, last := c.At(Processed, 0).blockhash()
 		return fmt.Sprint(c.Genesis(), hash, last)
 	}
 	if first, again := hashes(1), hashes(1); first != again || first == hashes(2) {

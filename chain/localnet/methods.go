@@ -106,7 +106,7 @@ func (e *Endpoint) getBlockHeight(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.Height(), nil
+	return v.height(), nil
 }
 
 func (e *Endpoint) getBlockTime(p parameters) (any, error) {
@@ -116,7 +116,7 @@ func (e *Endpoint) getBlockTime(p parameters) (any, error) {
 	}
 	v := e.view(Confirmed)
 	v.Slot = min(v.Slot, number)
-	if at, known := v.Time(); known && v.Slot == number {
+	if at, known := v.time(); known && v.Slot == number {
 		return at, nil
 	}
 	return nil, &rpcError{Code: -32004, Message: "Block not available for slot"}
@@ -144,7 +144,7 @@ func (e *Endpoint) getEpochInfo(p parameters) (any, error) {
 	}
 	const never = 432_000
 	return map[string]any{
-		"absoluteSlot": v.Slot, "blockHeight": v.Height(), "epoch": 0, "slotIndex": v.Slot, "slotsInEpoch": max(never, v.Slot+1), "transactionCount": v.Count(),
+		"absoluteSlot": v.Slot, "blockHeight": v.height(), "epoch": 0, "slotIndex": v.Slot, "slotsInEpoch": max(never, v.Slot+1), "transactionCount": v.Count(),
 	}, nil
 }
 
@@ -153,7 +153,7 @@ func (e *Endpoint) getLatestBlockhash(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	hash, last := v.Blockhash()
+	hash, last := v.blockhash()
 	return v.with(map[string]any{"blockhash": hash.String(), "lastValidBlockHeight": last}), nil
 }
 
@@ -170,7 +170,7 @@ func (e *Endpoint) isBlockhashValid(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.with(v.IsValid(hash)), nil
+	return v.with(v.isValid(hash)), nil
 }
 
 func (e *Endpoint) getFeeForMessage(p parameters) (any, error) {
@@ -190,8 +190,8 @@ func (e *Endpoint) getFeeForMessage(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	fee, err := e.server.ledger.Fee(&m)
-	if err != nil || !v.IsValid(m.Blockhash) {
+	fee, err := e.server.ledger.fee(&m)
+	if err != nil || !v.isValid(m.Blockhash) {
 		return v.with(nil), nil
 	}
 	return v.with(fee), nil
@@ -220,7 +220,7 @@ func (e *Endpoint) getRecentPrioritizationFees(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	numbers, prices := e.view(Confirmed).Fees(keys, maxFeeSlots)
+	numbers, prices := e.view(Confirmed).fees(keys, maxFeeSlots)
 	fees := []map[string]uint64{}
 	for i, number := range numbers {
 		fees = append(fees, map[string]uint64{"slot": number, "prioritizationFee": prices[i]})

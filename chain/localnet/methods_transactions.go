@@ -59,7 +59,7 @@ func (e *Endpoint) sendTransaction(p parameters) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		simulated, err := v.Simulate(raw, Simulation{Verify: true})
+		simulated, err := v.simulate(raw, Simulation{Verify: true})
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	simulated, err := v.Simulate(raw, Simulation{Verify: s.SigVerify, NewestHash: s.ReplaceHash})
+	simulated, err := v.simulate(raw, Simulation{Verify: s.SigVerify, NewestHash: s.ReplaceHash})
 	if err != nil && !errors.Is(err, errSignatures) {
 		return nil, err
 	} else if err != nil {
@@ -100,7 +100,7 @@ func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
 		return nil, err
 	}
 	if s.ReplaceHash {
-		hash, last := v.Blockhash()
+		hash, last := v.blockhash()
 		value["replacementBlockhash"] = map[string]any{"blockhash": hash.String(), "lastValidBlockHeight": last}
 	}
 	return v.with(value), nil
@@ -192,7 +192,7 @@ func (e *Endpoint) getSignatureStatuses(p parameters) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		r := v.Record(name)
+		r := v.record(name)
 		if r == nil {
 			statuses = append(statuses, nil)
 			continue
@@ -273,7 +273,7 @@ func (e *Endpoint) getTransaction(p parameters) (any, error) {
 	if s.Encoding == "" {
 		s = given
 	}
-	r := v.Record(name)
+	r := v.record(name)
 	if r == nil || r.Raw == nil {
 		return nil, nil
 	}

@@ -28,13 +28,13 @@ type ReturnData struct {
 	Data    []byte
 }
 
-// Mentions reports whether the transaction names an account.
-func (r *Record) Mentions(key transaction.PublicKey) bool {
+// mentions reports whether the transaction names an account.
+func (r *Record) mentions(key transaction.PublicKey) bool {
 	return slices.Contains(r.Message.Keys, key)
 }
 
-// Record returns a transaction in the view, or nil.
-func (v View) Record(name transaction.Signature) *Record {
+// record returns a transaction in the view, or nil.
+func (v View) record(name transaction.Signature) *Record {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
 	if r := v.l.names[name]; r != nil && r.Slot <= v.Slot {
@@ -86,7 +86,7 @@ func (v View) Newest(key transaction.PublicKey, limit int, before, until transac
 				return found
 			case r.Name == before:
 				skipping = false
-			case !skipping && r.Mentions(key):
+			case !skipping && r.mentions(key):
 				found = append(found, r)
 			}
 		}
@@ -94,9 +94,9 @@ func (v View) Newest(key transaction.PublicKey, limit int, before, until transac
 	return found
 }
 
-// Fees returns the prices of transactions that write to any of keys, for the newest slots, oldest
+// fees returns the prices of transactions that write to any of keys, for the newest slots, oldest
 // first. The price of a slot without such transactions is zero.
-func (v View) Fees(keys []transaction.PublicKey, slots int) (numbers, prices []uint64) {
+func (v View) fees(keys []transaction.PublicKey, slots int) (numbers, prices []uint64) {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
 	last := v.l.index(v.Slot)

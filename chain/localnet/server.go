@@ -38,7 +38,7 @@ func (s *Server) Run(ctx context.Context) error {
 	ticker := time.NewTicker(s.options.Slot)
 	defer ticker.Stop()
 	began := time.Now()
-	first, _ := s.ledger.At(Processed, 0).Time()
+	first, _ := s.ledger.At(Processed, 0).time()
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,7 +68,7 @@ func (s *Server) Rollback(n int, again bool) error {
 	var err error
 	s.change(func() {
 		var taken [][]byte
-		taken, err = s.ledger.Rollback(n)
+		taken, err = s.ledger.rollback(n)
 		for _, raw := range taken {
 			if again {
 				_, _ = s.ledger.Submit(raw) // rejected transactions are lost, as on any fork

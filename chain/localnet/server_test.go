@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 		time.Sleep(time.Hour + time.Millisecond)
 		synctest.Wait()
 		v := l.At(Processed, 0)
-		if now, _ := v.Time(); v.Slot != firstSlot+9000 || now != began.Add(time.Hour).Unix() {
+		if now, _ := v.time(); v.Slot != firstSlot+9000 || now != began.Add(time.Hour).Unix() {
 			t.Errorf("slot %d, %d seconds", v.Slot, now-began.Unix())
 		}
 		cancel()

@@ -165,14 +165,14 @@ func TestRollback(t *testing.T) {
 			l.expect("logsNotification", sent)
 			n.nextSlots(2)
 			l.expect("accountNotification", `"lamports":1000000000,`)
-			slot, height := n.At(Processed, 0).Slot, n.At(Processed, 0).Height()
-			hash, _ := n.At(Processed, 0).Blockhash()
+			slot, height := n.At(Processed, 0).Slot, n.At(Processed, 0).height()
+			hash, _ := n.At(Processed, 0).blockhash()
 			if err := n.server.Rollback(3, again); err != nil {
 				t.Fatal(err)
 			}
 			v := n.At(Processed, 0)
-			if newest, _ := v.Blockhash(); v.Slot != slot+1 || v.Height() != height-2 || newest == hash || v.IsValid(hash) {
-				t.Errorf("slot %d of height %d after slot %d of height %d", v.Slot, v.Height(), slot, height)
+			if newest, _ := v.blockhash(); v.Slot != slot+1 || v.height() != height-2 || newest == hash || v.isValid(hash) {
+				t.Errorf("slot %d of height %d after slot %d of height %d", v.Slot, v.height(), slot, height)
 			}
 			l.expect("accountNotification", `"lamports":0,`)
 			if got := n.status(sent); (got != nil) != again || again && got["slot"] != float64(slot+1) {
@@ -292,8 +292,8 @@ func TestDeadEndpoint(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	n := newNode(t, Config{})
 	raw := n.transfer(sol)
-	_, last := n.At(Processed, 0).Blockhash()
-	for slots, want := range map[int]string{int(last - n.At(Processed, 0).Height()): "", int(last-n.At(Processed, 0).Height()) + 1: `"BlockhashNotFound"`} {
+	_, last := n.At(Processed, 0).blockhash()
+	for slots, want := range map[int]string{int(last - n.At(Processed, 0).height()): "", int(last-n.At(Processed, 0).height()) + 1: `"BlockhashNotFound"`} {
 		k := newNode(t, Config{})
 		k.nextSlots(slots)
 		r, err := k.Submit(raw)
@@ -302,7 +302,7 @@ func TestExpiry(t *testing.T) {
 		}
 	}
 	n.server.Skip(151)
-	if now, _ := n.At(Processed, 0).Time(); now != began.Unix()+60 {
+	if now, _ := n.At(Processed, 0).time(); now != began.Unix()+60 {
 		t.Errorf("%d seconds passed, want 60", now-began.Unix())
 	}
 	if r, err := n.Submit(raw); failure(t, r, err) != `"BlockhashNotFound"` {

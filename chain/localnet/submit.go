@@ -56,8 +56,8 @@ type Simulated struct {
 	Accounts map[transaction.PublicKey]*Account // changed accounts
 }
 
-// Simulate executes a transaction on the view without changing the chain.
-func (v View) Simulate(raw []byte, s Simulation) (*Simulated, error) {
+// simulate executes a transaction on the view without changing the chain.
+func (v View) simulate(raw []byte, s Simulation) (*Simulated, error) {
 	t, err := transaction.Unmarshal(raw)
 	if err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (l *Ledger) try(t *transaction.Transaction, number uint64, checkHash bool) 
 	})
 }
 
-// Fee returns the fee of a message, in lamports.
-func (l *Ledger) Fee(m *transaction.Message) (uint64, error) {
+// fee returns the fee of a message, in lamports.
+func (l *Ledger) fee(m *transaction.Message) (uint64, error) {
 	b, err := budgetOf(m)
 	if err != nil {
 		return 0, err

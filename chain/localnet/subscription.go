@@ -153,7 +153,7 @@ func (e *Endpoint) logsSubscribe(p parameters) (*subscription, error) {
 		var results []any
 		records, at = v.since(at)
 		for _, r := range records {
-			if mentions != nil && !r.Mentions(*mentions) {
+			if mentions != nil && !r.mentions(*mentions) {
 				continue
 			}
 			value := map[string]any{"signature": r.Name.String(), "err": errOrNil(r), "logs": linesOf(r.Logs)}
@@ -201,7 +201,7 @@ func (e *Endpoint) signatureSubscribe(p parameters) (*subscription, error) {
 		return nil, err
 	}
 	next := func(v View) []any {
-		r := v.Record(name)
+		r := v.record(name)
 		if r == nil {
 			return nil
 		}

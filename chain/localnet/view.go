@@ -45,8 +45,8 @@ func (l *Ledger) at(c Commitment, lag int) uint64 {
 	return min(l.root, l.behind(lag+l.config.Finalized).number)
 }
 
-// Height returns the number of slots of the view that were not rolled back.
-func (v View) Height() uint64 {
+// height returns the number of slots of the view that were not rolled back.
+func (v View) height() uint64 {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
 	return v.l.slots[v.l.index(v.Slot)].height
@@ -59,8 +59,8 @@ func (v View) Parent() uint64 {
 	return v.l.slots[max(0, v.l.index(v.Slot)-1)].number
 }
 
-// Time returns the chain's clock, in seconds, and whether the slot is known.
-func (v View) Time() (int64, bool) {
+// time returns the chain's clock, in seconds, and whether the slot is known.
+func (v View) time() (int64, bool) {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
 	s := v.l.slots[v.l.index(v.Slot)]
@@ -96,9 +96,9 @@ func (v View) Owned(owner transaction.PublicKey) map[transaction.PublicKey]*Acco
 	return owned
 }
 
-// Blockhash returns the newest valid blockhash, and the last height at which a transaction that
+// blockhash returns the newest valid blockhash, and the last height at which a transaction that
 // names it can land.
-func (v View) Blockhash() (hash transaction.Hash, lastHeight uint64) {
+func (v View) blockhash() (hash transaction.Hash, lastHeight uint64) {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
 	i := v.l.index(v.Slot)
@@ -109,8 +109,8 @@ func (v View) Blockhash() (hash transaction.Hash, lastHeight uint64) {
 	return s.hash, s.height + uint64(v.l.config.Blockhashes)
 }
 
-// IsValid reports whether transactions may name a blockhash.
-func (v View) IsValid(hash transaction.Hash) bool {
+// isValid reports whether transactions may name a blockhash.
+func (v View) isValid(hash transaction.Hash) bool {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
 	return v.l.isRecent(hash, v.Slot)

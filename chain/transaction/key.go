@@ -120,7 +120,7 @@ func findProgramAddress(program PublicKey, seeds ...[]byte) (PublicKey, uint8, e
 	joined := slices.Concat(seeds...)
 	for bump := 255; bump >= 0; bump-- {
 		hashed := slices.Concat(joined, []byte{byte(bump)}, program[:], []byte(derivedMarker))
-		if address := PublicKey(sha256.Sum256(hashed)); !address.OnCurve() {
+		if address := PublicKey(sha256.Sum256(hashed)); !address.onCurve() {
 			return address, uint8(bump), nil
 		}
 	}
@@ -133,9 +133,9 @@ var (
 	curveD, _ = new(big.Int).SetString("52036cee2b6ffe738cc740797779e89800700a4d4141d8ab75eb4dca135978a3", 16)
 )
 
-// OnCurve reports whether the bytes encode a point on the curve, so that a key may exist. As on the
+// onCurve reports whether the bytes encode a point on the curve, so that a key may exist. As on the
 // chain, y is taken modulo the prime and a sign of x = 0 is ignored.
-func (k PublicKey) OnCurve() bool {
+func (k PublicKey) onCurve() bool {
 	bytes := k
 	bytes[31] &= 0x7f // the sign of x
 	slices.Reverse(bytes[:])

@@ -167,11 +167,11 @@ func TestCreateWithSeedRefuses(t *testing.T) {
 
 func TestOnCurve(t *testing.T) {
 	for n := range byte(50) {
-		if !testID(n).OnCurve() {
+		if !testID(n).onCurve() {
 			t.Errorf("key %d is not on the curve", n)
 		}
 		address, bump, err := findProgramAddress(testID(n), []byte("seed"))
-		if err != nil || address.OnCurve() {
+		if err != nil || address.onCurve() {
 			t.Errorf("derived address %v of bump %d, %v", address, bump, err)
 		}
 	}

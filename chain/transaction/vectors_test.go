@@ -39,7 +39,7 @@ func TestAddressesAreThoseOfAnotherImplementation(t *testing.T) {
 		}
 		for name, got := range map[string]string{
 			"seeded": hex.EncodeToString(seeded[:]), "derived": hex.EncodeToString(append(derived[:], bump)),
-			"curve": fmt.Sprint(seeded.OnCurve()),
+			"curve": fmt.Sprint(seeded.onCurve()),
 		} {
 			if name := fmt.Sprintf("%s-%d", name, n); got != want[name] {
 				t.Errorf("%s: %s, want %s", name, got, want[name])

@@ -22,6 +22,7 @@ import (
 	"github.com/psyche-go/psyche/face/testnet"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/exhibit"
+	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/journal"
 	"github.com/psyche-go/psyche/record/receipt"
 )
@@ -200,6 +201,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	}
 	switch {
+	case errors.Is(err, follow.ErrEvidence): // which may have a genesis that a connection would refuse
+		return exitUnverified
 	case isConnection(err):
 		return exitConnection
 	case isRefusal(err):

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -19,10 +20,10 @@ import (
 )
 
 type runExamine struct {
-	File    string `arg:"" name:"file" type:"path" help:"Run log: a file from psyche run export or psyche run archive, or the journal in a server's folder."`
-	Entry   uint64 `required:"" placeholder:"N" help:"Number of the entry, from 0, or from 1 on a chain, as shown by the page and by psyche run replay --states."`
-	Exhibit string `placeholder:"FILE" type:"path" help:"The accuser's evidence file: exhibit-STEP-KEY.psye in the folder audits-KEY next to its checkpoints. With this file, the command also examines the result, not only the trial."`
-	Model   string `placeholder:"DIR" type:"path" help:"Folder of any model of the run, which provides the shapes of the tensors. Required with --exhibit."`
+	File    string  `arg:"" name:"file" type:"path" help:"Run log: a file from psyche run export or psyche run archive, or the journal in a server's folder. Or a client's evidence-*.json against its server."`
+	Entry   *uint64 `placeholder:"N" help:"Required with a log. Number of the entry, from 0, or from 1 on a chain, as shown by the page and by psyche run replay --states."`
+	Exhibit string  `placeholder:"FILE" type:"path" help:"The accuser's evidence file: exhibit-STEP-KEY.psye in the folder audits-KEY next to its checkpoints. With this file, the command also examines the result, not only the trial."`
+	Model   string  `placeholder:"DIR" type:"path" help:"Folder of any model of the run, which provides the shapes of the tensors. Required with --exhibit."`
 }
 
 // Help returns the text below the command's summary in --help.
@@ -33,23 +34,33 @@ results, it verifies both signatures. With --exhibit, it also shows data that th
 signature, its result, the parts that it opened, and the broken rule; the accuser cannot forge these.
 If the log or the evidence file does not verify, or shows no violation, the exit code is 6.
 
-Example:
+With a file evidence-*.json, which a client writes when its server is dishonest, the command verifies the
+server's signatures and looks for two heads of the log that contradict each other.
 
-  psyche run examine run.log --entry 92 --exhibit exhibit-2-3RYYttmK.psye --model model`
+Examples:
+
+  psyche run examine run.log --entry 92 --exhibit exhibit-2-3RYYttmK.psye --model model
+  psyche run examine evidence-123.json`
 }
 
 // Run examines an entry.
 func (c *runExamine) Run(to console) error {
+	if filepath.Ext(c.File) == ".json" {
+		return c.examineHost(to.out)
+	}
+	if c.Entry == nil {
+		return usagef("--entry is missing")
+	}
 	if (c.Exhibit == "") != (c.Model == "") {
 		return usagef("give --exhibit and --model together: the evidence file is read with the shapes of the model's tensors")
 	}
-	x := examination{entry: c.Entry, accused: make(map[coordinator.ClientID]bool)}
+	x := examination{entry: *c.Entry, accused: make(map[coordinator.ClientID]bool)}
 	log, err := readLog(c.File, to.err, x.see)
 	if err != nil {
 		return err
 	}
 	if !x.found {
-		return usagef("--entry is %d: want %d to %d, the entries of the log", c.Entry, log.first(), log.last)
+		return usagef("--entry is %d: want %d to %d, the entries of the log", *c.Entry, log.first(), log.last)
 	}
 	if _, err := fmt.Fprintf(to.out, "%s: %d records verified; run %q (%x)\n", c.File, log.entries, log.state.RunID, log.run); err != nil {
 		return err

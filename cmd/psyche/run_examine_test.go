@@ -7,11 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/exhibit"
 	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // TestRunExamine checks that an accusation is shown with its jury, votes and verdict. A number that
@@ -76,6 +79,51 @@ func TestRunExamine(t *testing.T) {
 		want := map[bool]int{true: exitUnverified, false: exitUsage}[at == accusations["guilty"]]
 		if code, output := examined("--entry", fmt.Sprint(at), "--exhibit", file, "--model", "x"); code != want {
 			t.Errorf("entry %d with no exhibit: exit code %d, want %d:\n%s", at, code, want, output)
+		}
+	}
+}
+
+// TestExamineHost checks a client's evidence against a server: two contradicting heads are proof, one
+// head is not.
+func TestExamineHost(t *testing.T) {
+	settings, err := config.LoadState("../../configs/smoke/state.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := identity.FromSeed([32]byte{1})
+	state, err := settings.CoordinatorState(coordinator.ClientID(host.ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.DrawCommitment = [32]byte{4}
+	genesis, err := follow.NewGenesis(host, [32]byte{3}, &state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := wire.Head{Index: 9, Step: 3, Hash: [32]byte{1}}.Sign(host, genesis.Run())
+	b := wire.Head{Index: 9, Step: 3, Hash: [32]byte{2}}.Sign(host, genesis.Run())
+	path := filepath.Join(t.TempDir(), "evidence-1.json")
+	for _, test := range []struct {
+		heads []wire.Head
+		args  []string
+		code  int
+		want  string
+	}{
+		{[]wire.Head{a, b}, nil, exitOK, "proven          the server signed two logs"},
+		{[]wire.Head{a}, nil, exitUnverified, "no two signed heads contradict each other"},
+		{[]wire.Head{a, b}, []string{"--entry", "1"}, exitUsage, "need a log"},
+		{nil, nil, exitUnverified, "not the genesis of a run"},
+	} {
+		lie := follow.HostFault{Reason: "two heads", Evidence: follow.Evidence{Genesis: genesis.Raw, Heads: test.heads}}
+		if test.heads == nil {
+			lie.Evidence.Genesis = nil
+		}
+		if err := os.WriteFile(path, lie.JSON(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if code := run(t.Context(), append([]string{"run", "examine", path}, test.args...), console{&out, &out}); code != test.code || !strings.Contains(out.String(), test.want) {
+			t.Errorf("%d heads, %v: exit code %d, want %d:\n%s", len(test.heads), test.args, code, test.code, out.String())
 		}
 	}
 }

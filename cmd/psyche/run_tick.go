@@ -86,6 +86,7 @@ func tickAway(ctx context.Context, to console, client *solana.Client) error {
 
 type runFree struct {
 	To            string `placeholder:"KEY" help:"Key that receives the SOL, in base58. Default: the signing key."`
+	Addresses     bool   `help:"Delete the account with the addresses of a client of the run instead; the client's key signs and receives the SOL. Name the run's main authority with --authority."`
 	chainRunFlags `embed:""`
 	agreeFlags    `embed:""`
 }
@@ -134,6 +135,9 @@ func (c *runFree) Run(ctx context.Context, to console) error {
 		return err
 	}
 	defer chain.Close()
+	if c.Addresses {
+		return c.forget(ctx, to, chain, program, run)
+	}
 	spill := chain.Payer()
 	if c.To != "" {
 		if spill, err = transaction.ParsePublicKey(c.To); err != nil {
@@ -154,5 +158,24 @@ func (c *runFree) Run(ctx context.Context, to console) error {
 		return err
 	}
 	_, err = fmt.Fprintf(to.out, "deleted the account of run %s: %s SOL went to %s\n", c.RunID, admin.SOL(lamports), spill)
+	return err
+}
+
+// forget frees the account with the addresses of the signing client.
+func (c *runFree) forget(ctx context.Context, to console, chain *admin.Chain, program, run transaction.PublicKey) error {
+	if c.To != "" {
+		return usagef("give either --to or --addresses: the SOL of the addresses goes to the client's key")
+	}
+	if err := c.agree(to, "recovering the SOL of the client's addresses in run "+c.RunID, admin.Transactions(1)); err != nil {
+		return err
+	}
+	lamports, err := chain.Forget(ctx, program, run)
+	if err != nil {
+		return err
+	}
+	if lamports == 0 {
+		return fmt.Errorf("run %s: %s has no account with addresses", c.RunID, chain.Payer())
+	}
+	_, err = fmt.Fprintf(to.out, "deleted the addresses of %s in run %s: %s SOL went to this key\n", chain.Payer(), c.RunID, admin.SOL(lamports))
 	return err
 }

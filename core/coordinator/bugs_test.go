@@ -289,7 +289,7 @@ func TestBugLastRoundsAreNeverApplied(t *testing.T) {
 	for _, round := range []*Round{s.CurrentRound(), s.roundFromEnd(1)} {
 		for _, a := range round.Assignments(s.Config) {
 			c := commitment(round.Members[a.Member], round.Step)
-			if _, ok := round.Counted([][32]byte{c}); !ok {
+			if _, ok := round.counted([][32]byte{c}); !ok {
 				t.Errorf("batch %v of step %d does not count", a.Batch, round.Step)
 			}
 		}

@@ -62,7 +62,7 @@ func TestFalsePositivesRarelyDeceiveAQuorum(t *testing.T) {
 				}
 				for probe := range uint64(probes) {
 					unseen := sha256.Sum256(binary.LittleEndian.AppendUint64(nil, seed<<32|probe))
-					if _, ok := r.Counted([][32]byte{unseen}); ok {
+					if _, ok := r.counted([][32]byte{unseen}); ok {
 						counted++
 					}
 				}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strconv"
@@ -255,7 +256,7 @@ func TestCountedDoesNotDependOnOrder(t *testing.T) {
 		}
 		s.mustID(id, w)
 		if i == 1 {
-			if _, ok := round.Counted([][32]byte{low}); ok {
+			if _, ok := round.counted([][32]byte{low}); ok {
 				t.Error("two of four votes are counted")
 			}
 		}
@@ -263,15 +264,15 @@ func TestCountedDoesNotDependOnOrder(t *testing.T) {
 	candidates := [][32]byte{unseen, high, low}
 	for range len(candidates) {
 		candidates = append(candidates[1:], candidates[0])
-		got, ok := round.Counted(candidates)
+		got, ok := round.counted(candidates)
 		if !ok || got != low {
 			t.Errorf("counted %x, %t, want the commitment with most votes", got[:1], ok)
 		}
 	}
-	if _, ok := round.Counted([][32]byte{unseen}); ok {
+	if _, ok := round.counted([][32]byte{unseen}); ok {
 		t.Error("a result without witnesses counts")
 	}
-	if _, ok := round.Counted(nil); ok {
+	if _, ok := round.counted(nil); ok {
 		t.Error("no commitment is counted")
 	}
 	if root, ok := round.QuorumRoot(); !ok || root != [32]byte{9} {
@@ -295,7 +296,7 @@ func TestTieGoesToTheLowestCommitment(t *testing.T) {
 		s.mustID(id, w)
 	}
 	for _, candidates := range [][][32]byte{{low, high}, {high, low}} {
-		if got, ok := round.Counted(candidates); !ok || got != low {
+		if got, ok := round.counted(candidates); !ok || got != low {
 			t.Errorf("counted %x, want the lower", got[:1])
 		}
 	}
@@ -470,4 +471,21 @@ func TestLookupInAnyOrder(t *testing.T) {
 	if none.find(ClientID{}) != nil {
 		t.Error("an empty list has a client")
 	}
+}
+
+// counted returns the candidate that counts for a batch: the commitment with the most votes, if it
+// has a quorum. If several have equally many votes, the lowest counts. The order of candidates does
+// not matter.
+func (r *Round) counted(candidates [][32]byte) (commitment [32]byte, ok bool) {
+	most := 0
+	for _, candidate := range candidates {
+		votes := r.Votes(candidate)
+		if votes == 0 || votes < int(r.WitnessesNeeded) {
+			continue
+		}
+		if votes > most || votes == most && bytes.Compare(candidate[:], commitment[:]) < 0 {
+			commitment, most = candidate, votes
+		}
+	}
+	return commitment, most > 0
 }

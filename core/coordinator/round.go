@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -73,23 +72,6 @@ func (r *Round) Votes(commitment [32]byte) int {
 		}
 	}
 	return votes
-}
-
-// Counted returns the candidate that counts for a batch: the commitment with the most votes, if it
-// has a quorum. If several have equally many votes, the lowest counts. The order of candidates does
-// not matter.
-func (r *Round) Counted(candidates [][32]byte) (commitment [32]byte, ok bool) {
-	most := 0
-	for _, candidate := range candidates {
-		votes := r.Votes(candidate)
-		if votes == 0 || votes < int(r.WitnessesNeeded) {
-			continue
-		}
-		if votes > most || votes == most && bytes.Compare(candidate[:], commitment[:]) < 0 {
-			commitment, most = candidate, votes
-		}
-	}
-	return commitment, most > 0
 }
 
 // QuorumRoot returns the Merkle root that a quorum of the witnesses agrees on. Two roots cannot

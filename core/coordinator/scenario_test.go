@@ -472,7 +472,7 @@ func (s *scenario) counted(d *datadriven.TestData) string {
 	var out strings.Builder
 	for _, name := range s.actors(d) {
 		c := commitment(clientID(name), round.Step)
-		_, ok := round.Counted([][32]byte{c})
+		_, ok := round.counted([][32]byte{c})
 		fmt.Fprintf(&out, "%s: %d votes, counted %t\n", name, round.Votes(c), ok)
 	}
 	return out.String()

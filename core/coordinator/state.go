@@ -140,7 +140,7 @@ type Client struct {
 	Returns        uint8  // number of times it took back its seat in this term of the epoch
 	Juror          uint8  // bit i: it is a juror of the trial in slot i
 	Voted          uint8  // bit i: it has voted in the trial in slot i
-	Complaints     uint8  // its accusations in this epoch that ended without a conviction
+	Complaints     uint8  // its accusations in this epoch (if it is pending: since it became pending) that ended without a conviction
 }
 
 // Lateness is the finding of witnesses about a member without a result in this term of the epoch.

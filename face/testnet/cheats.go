@@ -79,8 +79,8 @@ func (n *network) makeCheats() {
 		if attack == "" {
 			continue
 		}
-		n.clients[i].binary = n.options.CheatBinary
-		n.clients[i].args = []string{
+		n.clients[i].Program = n.options.CheatBinary
+		n.clients[i].Args = []string{
 			"-attack", attack, "-server", n.address, "-run", n.run.RunID,
 			"-key", filepath.Join(n.clientDir(i), identityFile), "-events", filepath.Join(n.eventsDir(i), eventsFile),
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/chain/admin"
@@ -60,23 +61,9 @@ func (c Chain) check(options Options) error {
 	return nil
 }
 
-// twoPorts returns a free port whose successor is free too.
-func twoPorts() (int, error) {
-	for range 100 {
-		first, err := freePort()
-		if err != nil {
-			return 0, err
-		}
-		if first < 65535 && isFree(first+1) {
-			return first, nil
-		}
-	}
-	return 0, errors.New("find free ports: no two adjacent ports are free")
-}
-
 // chainProcess describes the chain's process, and returns the flags for clients to find the run on
 // it.
-func (n *network) chainProcess() (*process, []string, error) {
+func (n *network) chainProcess() (*child.Process, []string, error) {
 	authority, err := identity.LoadKeyFile(n.authorityPath())
 	if err != nil {
 		return nil, nil, err
@@ -87,21 +74,22 @@ func (n *network) chainProcess() (*process, []string, error) {
 	}
 	next := net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort+1))
 	flags := []string{"--rpc", "http://" + n.address, "--ws-rpc", "ws://" + next, "--program-id", program.String()}
-	p := &process{
-		name:    "chain",
-		logPath: filepath.Join(n.serverDir(), chainLogFile),
-		binary:  n.options.ServerBinary,
-		args: []string{
+	p := &child.Process{
+		OwnGroup: true,
+		Name:     "chain",
+		Log:      filepath.Join(n.serverDir(), chainLogFile),
+		Program:  n.options.ServerBinary,
+		Args: []string{
 			"chain", "start", "--listen", n.address, "--slot-ms", strconv.Itoa(n.options.Chain.SlotMs), "--ledger", n.ledgerPath(),
 		},
 	}
 	if n.options.Chain.Validator != "" {
-		faucet, err := freePort()
+		faucet, err := child.FreePort()
 		if err != nil {
 			return nil, nil, err
 		}
-		p.binary = n.options.Chain.Validator
-		p.args = []string{
+		p.Program = n.options.Chain.Validator
+		p.Args = []string{
 			"--ledger", filepath.Join(n.serverDir(), validatorLedger), "--reset", "--quiet", "--bind-address", "127.0.0.1",
 			"--rpc-port", strconv.Itoa(n.options.ServerPort), "--faucet-port", strconv.Itoa(faucet),
 		}
@@ -122,7 +110,7 @@ func (n *network) awaitChain(ctx context.Context) error {
 			return nil
 		}
 		if err := pause.For(ctx, 200*time.Millisecond); err != nil {
-			return errors.Join(fmt.Errorf("wait for the chain: %w: %s", err, n.server.logTail(3)), err)
+			return errors.Join(fmt.Errorf("wait for the chain: %w: %s", err, n.server.LogTail(3)), err)
 		}
 	}
 }
@@ -146,9 +134,9 @@ func (n *network) noteByHand() error {
 		}
 		text.WriteString("\n")
 	}
-	for _, p := range append([]*process{n.server}, n.clients...) {
-		args := slices.DeleteFunc(slices.Clone(p.args), func(arg string) bool { return arg == "--reset" })
-		line(p.env, append([]string{p.binary}, args...)...)
+	for _, p := range append([]*child.Process{n.server}, n.clients...) {
+		args := slices.DeleteFunc(slices.Clone(p.Args), func(arg string) bool { return arg == "--reset" })
+		line(p.Env, append([]string{p.Program}, args...)...)
 	}
 	line(nil, slices.Concat([]string{n.options.ServerBinary, "run", "set-paused", "resume", "--run-id", n.run.RunID, "--keypair", n.authorityPath()}, n.hostFlags)...)
 	return os.WriteFile(filepath.Join(n.dir, byHandFile), []byte(text.String()), 0o600)
@@ -160,7 +148,7 @@ func (n *network) authorityPath() string { return filepath.Join(n.serverDir(), a
 
 // psyche runs a command of the psyche program.
 func (n *network) psyche(ctx context.Context, args ...string) error {
-	_, err := output(ctx, nil, n.options.ServerBinary, args...)
+	_, err := child.Output(ctx, nil, n.options.ServerBinary, args...)
 	return err
 }
 
@@ -207,7 +195,7 @@ func (n *network) beginOnChain(ctx context.Context) error {
 
 // lamports returns the authority's balance.
 func (n *network) lamports(ctx context.Context) (uint64, error) {
-	out, err := output(ctx, nil, n.options.ServerBinary, append([]string{"chain", "balance", n.authorityPath()}, n.hostFlags[:2]...)...)
+	out, err := child.Output(ctx, nil, n.options.ServerBinary, append([]string{"chain", "balance", n.authorityPath()}, n.hostFlags[:2]...)...)
 	if err != nil {
 		return 0, err
 	}

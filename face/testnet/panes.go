@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/psyche-go/psyche/base/child"
 )
 
 // panes is a tmux session that shows the log of every process of a network.
@@ -15,7 +17,7 @@ type panes struct{ session string }
 
 // openPanes starts the session, with the server's log on the left and the clients' logs on the
 // right.
-func openPanes(ctx context.Context, session string, all []*process) (*panes, error) {
+func openPanes(ctx context.Context, session string, all []*child.Process) (*panes, error) {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		return nil, fmt.Errorf("--panes: %w; install tmux, or omit --panes and read the logs", err)
 	}
@@ -27,7 +29,7 @@ func openPanes(ctx context.Context, session string, all []*process) (*panes, err
 	}, session)}
 	newest := "" // pane
 	for i, shown := range all {
-		show := []string{"tail", "-n", "+1", "-F", shown.logPath}
+		show := []string{"tail", "-n", "+1", "-F", shown.Log}
 		args := []string{"split-window", "-d", "-t", newest}
 		if i == 0 {
 			args = []string{"new-session", "-d", "-s", p.session, "-x", "200", "-y", strconv.Itoa(max(50, 6*len(all)))}
@@ -39,7 +41,7 @@ func openPanes(ctx context.Context, session string, all []*process) (*panes, err
 		var err error
 		newest, err = p.tmux(ctx, append(append(args, "-P", "-F", "#{pane_id}"), show...)...)
 		if err == nil {
-			_, err = p.tmux(ctx, "select-pane", "-t", newest, "-T", shown.name)
+			_, err = p.tmux(ctx, "select-pane", "-t", newest, "-T", shown.Name)
 		}
 		if err == nil { // otherwise there is no space for the next pane
 			_, err = p.tmux(ctx, "select-layout", "-t", p.session, layout)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/psyche-go/psyche/base/child"
 )
 
 // TestPanes shows three logs in a session of a separate tmux server.
@@ -21,13 +23,13 @@ func TestPanes(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(sockets) })
 	t.Setenv("TMUX_TMPDIR", sockets)
 	t.Setenv("TMUX", "")
-	var all []*process
+	var all []*child.Process
 	for _, name := range []string{"server", "client-1", "client-2"} {
 		log := filepath.Join(t.TempDir(), "a log.txt")
 		if err := os.WriteFile(log, []byte("words of "+name+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, &process{name: name, logPath: log})
+		all = append(all, &child.Process{Name: name, Log: log})
 	}
 	p, err := openPanes(t.Context(), "run-20260102.150405", all)
 	if err != nil {
@@ -44,8 +46,8 @@ func TestPanes(t *testing.T) {
 	}
 	for i, line := range lines {
 		id, title, _ := strings.Cut(line, " ")
-		if title != all[i].name {
-			t.Errorf("pane %d has the title %q, want %q", i, title, all[i].name)
+		if title != all[i].Name {
+			t.Errorf("pane %d has the title %q, want %q", i, title, all[i].Name)
 		}
 		shown := ""
 		for range 100 {
@@ -54,7 +56,7 @@ func TestPanes(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		if err != nil || !strings.Contains(shown, "words of "+all[i].name) {
+		if err != nil || !strings.Contains(shown, "words of "+all[i].Name) {
 			t.Errorf("pane %s shows %q, %v", title, shown, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -95,9 +96,9 @@ func (n *network) awaitPause(ctx context.Context) error {
 
 // allEnded reports whether no client is left that could close the epoch.
 func (n *network) allEnded() bool {
-	ended := func(p *process) bool {
+	ended := func(p *child.Process) bool {
 		select {
-		case <-p.exited():
+		case <-p.Ended():
 			return true
 		default:
 			return false

@@ -439,15 +439,15 @@ func (n *network) follow(followers *sync.WaitGroup, following, ctx context.Conte
 func (n *network) strike(blow blow) error {
 	if blow.server {
 		n.progress.remark("server killed in round %d", blow.step)
-		if err := n.server.kill(); err != nil {
+		if err := n.server.Kill(); err != nil {
 			return err
 		}
 	}
 	if blow.client {
 		random := newRandom(n.options.Faults.Seed, uint64(blow.step))
 		for _, victim := range n.options.Faults.victims(len(n.clients), 1, random) {
-			n.progress.remark("%s killed in round %d", n.clients[victim].name, blow.step)
-			if err := n.clients[victim].kill(); err != nil {
+			n.progress.remark("%s killed in round %d", n.clients[victim].Name, blow.step)
+			if err := n.clients[victim].Kill(); err != nil {
 				return err
 			}
 		}
@@ -461,8 +461,8 @@ func (n *network) killAtRandom(ctx context.Context, fail context.CancelCauseFunc
 	random := newRandom(faults.Seed, 0)
 	for pause.For(ctx, faults.RandomInterval) == nil && !n.progress.finished() {
 		for _, victim := range faults.victims(len(n.clients), faults.RandomKillNum, random) {
-			n.progress.remark("%s killed", n.clients[victim].name)
-			if err := n.clients[victim].kill(); err != nil {
+			n.progress.remark("%s killed", n.clients[victim].Name)
+			if err := n.clients[victim].Kill(); err != nil {
 				fail(err)
 				return
 			}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -99,7 +100,7 @@ func (n *network) firstModel(ctx context.Context) (string, error) {
 		if at.Hub.Revision != "" {
 			flags = append(flags, "--revision", at.Hub.Revision)
 		}
-		out, err := output(ctx, n.options.clientEnv(), n.options.ClientBinary, flags...)
+		out, err := child.Output(ctx, n.options.clientEnv(), n.options.ClientBinary, flags...)
 		return strings.TrimSpace(string(out)), err
 	}
 	return "", nil
@@ -129,8 +130,8 @@ const usualPort = 20000
 
 // port returns the requested port, else usualPort if it is free, else a free port.
 func port(asked int) (int, error) {
-	if asked != 0 || isFree(usualPort) {
+	if asked != 0 || child.IsFree(usualPort) {
 		return cmp.Or(asked, usualPort), nil
 	}
-	return freePort()
+	return child.FreePort()
 }

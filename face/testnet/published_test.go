@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/record/config"
 )
@@ -117,7 +118,7 @@ func TestServedData(t *testing.T) {
 
 func unusedPort(t *testing.T) int {
 	t.Helper()
-	port, err := freePort()
+	port, err := child.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

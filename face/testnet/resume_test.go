@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/host/server"
@@ -33,7 +34,7 @@ const brokenRun = "broken"
 
 func TestMain(m *testing.M) {
 	if model := os.Getenv(childVariable); model != "" {
-		if err := child(model, os.Args[1:]); err != nil {
+		if err := client(model, os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -42,9 +43,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child replaces psyche, with a real server, and psyche-client, with fake clients that only report
+// client replaces psyche, with a real server, and psyche-client, with fake clients that only report
 // events.
-func child(model string, args []string) error {
+func client(model string, args []string) error {
 	flag := func(name string) string {
 		if i := slices.Index(args, name); i >= 0 {
 			return args[i+1]
@@ -321,8 +322,8 @@ func TestResumeOfAChain(t *testing.T) {
 func TestCommandsToRestartOnAValidator(t *testing.T) {
 	n := &network{dir: t.TempDir()}
 	n.run.RunID, n.options.ServerBinary = "run", "psyche"
-	n.server = &process{binary: "my validator", args: []string{"--ledger", "here", "--reset", "--quiet"}}
-	n.clients = []*process{{binary: "psyche-client", args: []string{"train", "--rpc", "there"}, env: []string{"A=b"}}}
+	n.server = &child.Process{Program: "my validator", Args: []string{"--ledger", "here", "--reset", "--quiet"}}
+	n.clients = []*child.Process{{Program: "psyche-client", Args: []string{"train", "--rpc", "there"}, Env: []string{"A=b"}}}
 	n.hostFlags = []string{"--rpc", "there"}
 	if err := n.noteByHand(); err != nil {
 		t.Fatal(err)

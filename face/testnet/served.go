@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -54,7 +55,7 @@ func checkServed(path string, run config.Run, chain Chain) error {
 	if here := host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified()); !here {
 		return ConfigError{fmt.Errorf("clients would request the data of %s from %s, but a testnet serves the data on 127.0.0.1; set this host in data_location", path, at.Addr)}
 	}
-	if number, err := strconv.Atoi(port); err != nil || number == 0 || !isFree(number) {
+	if number, err := strconv.Atoi(port); err != nil || number == 0 || !child.IsFree(number) {
 		return ConfigError{fmt.Errorf("port %[2]s for the data of %[1]s is invalid or in use; stop the program that uses the port, or set another port in data_location", path, port)}
 	}
 	if at.Key != "" && chain.Used {
@@ -68,7 +69,7 @@ const dataFolder = "data-server"
 
 // dataProcess describes a separate data server for a run on a chain; nil if the network serves no
 // data. Clients learn its key at the first contact.
-func (n *network) dataProcess() (*process, error) {
+func (n *network) dataProcess() (*child.Process, error) {
 	path, err := n.keptDataConfig()
 	if path == "" || err != nil {
 		return nil, err
@@ -84,11 +85,12 @@ func (n *network) dataProcess() (*process, error) {
 		}
 	}
 	n.dataAddress = net.JoinHostPort("127.0.0.1", port)
-	return &process{
-		name:    "data server",
-		logPath: filepath.Join(dir, "data-server.log"),
-		binary:  n.options.ServerBinary,
-		args: append([]string{
+	return &child.Process{
+		OwnGroup: true,
+		Name:     "data server",
+		Log:      filepath.Join(dir, "data-server.log"),
+		Program:  n.options.ServerBinary,
+		Args: append([]string{
 			"data", "serve", "--data-config", path, "--run-id", n.run.RunID, "--listen-addr", n.dataAddress,
 			"--keypair", filepath.Join(dir, identityFile), "--log", "console",
 		}, n.hostFlags...),
@@ -100,15 +102,15 @@ func (n *network) serveOnChain(ctx context.Context) (stop func(), err error) {
 	if n.data == nil {
 		return func() {}, nil
 	}
-	if err := n.data.start(); err != nil {
+	if err := n.data.Start(); err != nil {
 		return nil, err
 	}
-	if err := waitForPort(ctx, n.dataAddress, n.data); err != nil {
-		n.data.stop(shutdownGrace)
+	if err := n.data.AwaitPort(ctx, n.dataAddress); err != nil {
+		n.data.Stop(shutdownGrace)
 		return nil, err
 	}
 	n.tell("the data server of the run listens on %s", n.dataAddress)
-	return func() { n.data.stop(shutdownGrace) }, nil
+	return func() { n.data.Stop(shutdownGrace) }, nil
 }
 
 // keptDataConfig saves the data.toml that the network serves, so that the run can be resumed, and

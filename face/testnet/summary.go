@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/archive"
@@ -208,7 +209,7 @@ func (n *network) measure(ctx context.Context, s *Summary) error {
 	if _, found := snapshot.File("tokenizer.json"); !found {
 		return nil // the token files are not readable
 	}
-	sample, err := output(ctx, nil, n.options.ClientBinary, "generate", "--model", s.Checkpoint,
+	sample, err := child.Output(ctx, nil, n.options.ClientBinary, "generate", "--model", s.Checkpoint,
 		"--prompt", samplePrompt, "--max-tokens", strconv.Itoa(sampleTokens), "--temperature", "0.8", "--seed", "1")
 	if err != nil {
 		return err
@@ -289,7 +290,7 @@ func (n *network) measureFirst(ctx context.Context) (float64, error) {
 
 // evaluate returns the mean loss per token of a model folder on the held-out data.
 func (n *network) evaluate(ctx context.Context, model string) (float64, error) {
-	out, err := output(ctx, nil, n.options.ClientBinary, "evaluate", "--model", model, "--data", n.options.HeldOut,
+	out, err := child.Output(ctx, nil, n.options.ClientBinary, "evaluate", "--model", model, "--data", n.options.HeldOut,
 		"--seq-len", strconv.Itoa(int(n.run.Model.MaxSeqLen)), "--max-sequences", strconv.Itoa(heldOutSequences), "--json")
 	if err != nil {
 		return 0, err

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -65,15 +66,15 @@ const shutdownGrace = 10 * time.Second
 type network struct {
 	options     Options
 	run         config.Run
-	dir         string   // of this run
-	claimed     *os.File // dir, locked for this process
-	address     string   // of the server
-	server      *process // or the chain
-	data        *process // data server of a run on a chain; nil: none
+	dir         string         // of this run
+	claimed     *os.File       // dir, locked for this process
+	address     string         // of the server
+	server      *child.Process // or the chain
+	data        *child.Process // data server of a run on a chain; nil: none
 	dataAddress string
 	archive     string // of a run on a chain
 	setUp       uint64 // lamports that the authority of a run on a chain paid
-	clients     []*process
+	clients     []*child.Process
 	ids         []identity.ID
 	progress    *tracker
 	reserved    net.Listener  // holds address until the server listens there; nil: not reserved
@@ -207,7 +208,7 @@ func (options Options) withDefaults(run config.Run) (Options, error) {
 		options.HeldOut = heldOutBeside(options.ConfigPath, run)
 	}
 	if options.Chain.Used && options.ServerPort == 0 {
-		options.ServerPort, err = twoPorts()
+		options.ServerPort, err = child.FreePorts()
 		return options, err
 	}
 	options.ServerPort, err = port(options.ServerPort)
@@ -235,25 +236,6 @@ func makeRunDir(parent, runID string) (string, error) {
 			return "", fmt.Errorf("make run folder: %w", err)
 		}
 	}
-}
-
-// isFree reports whether a TCP port of this machine is free.
-func isFree(port int) bool {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	return err == nil && listener.Close() == nil
-}
-
-// freePort asks the system for a free TCP port.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return port, nil
 }
 
 // identityFile is the name of a client's key in its folder.
@@ -294,12 +276,13 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 			return err
 		}
 		n.ids = append(n.ids, key.ID())
-		n.clients = append(n.clients, &process{
-			name:    clientName(i),
-			logPath: filepath.Join(dir, "client.log"),
-			binary:  n.options.ClientBinary,
-			env:     n.options.clientEnv(),
-			args: append(append([]string{
+		n.clients = append(n.clients, &child.Process{
+			OwnGroup: true,
+			Name:     clientName(i),
+			Log:      filepath.Join(dir, "client.log"),
+			Program:  n.options.ClientBinary,
+			Env:      n.options.clientEnv(),
+			Args: append(append([]string{
 				"train",
 				"--run-id", n.run.RunID,
 				"--identity-secret-key-path", filepath.Join(dir, identityFile),
@@ -357,7 +340,7 @@ func (n *network) otherFolders(i int) (flags []string) {
 }
 
 // serverProcess describes the server, and returns the flags for clients to find it.
-func (n *network) serverProcess(stateFlags []string) (*process, []string, error) {
+func (n *network) serverProcess(stateFlags []string) (*child.Process, []string, error) {
 	serverDir := n.serverDir()
 	data, err := n.keptDataConfig()
 	if err != nil {
@@ -371,11 +354,12 @@ func (n *network) serverProcess(stateFlags []string) (*process, []string, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &process{
-		name:    "server",
-		logPath: filepath.Join(serverDir, "server.log"),
-		binary:  n.options.ServerBinary,
-		args: append([]string{
+	return &child.Process{
+		OwnGroup: true,
+		Name:     "server",
+		Log:      filepath.Join(serverDir, "server.log"),
+		Program:  n.options.ServerBinary,
+		Args: append([]string{
 			"server", "run",
 			"--server-addr", "127.0.0.1",
 			"--server-port", strconv.Itoa(n.options.ServerPort),
@@ -396,11 +380,11 @@ func (n *network) train(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	n.releasePort()
-	if err := n.server.start(); err != nil {
+	if err := n.server.Start(); err != nil {
 		return err
 	}
-	defer n.server.stop(shutdownGrace)
-	if err := waitForPort(ctx, n.address, n.server); err != nil {
+	defer n.server.Stop(shutdownGrace)
+	if err := n.server.AwaitPort(ctx, n.address); err != nil {
 		return err
 	}
 	if n.options.Chain.Used {
@@ -414,7 +398,7 @@ func (n *network) train(ctx context.Context) error {
 		defer stop()
 	}
 	if n.options.Panes {
-		shown, err := openPanes(ctx, filepath.Base(n.dir), append([]*process{n.server}, n.clients...))
+		shown, err := openPanes(ctx, filepath.Base(n.dir), append([]*child.Process{n.server}, n.clients...))
 		if err != nil {
 			return err
 		}
@@ -432,10 +416,10 @@ func (n *network) train(ctx context.Context) error {
 		return err
 	}
 	for _, client := range n.clients {
-		if err := client.start(); err != nil {
+		if err := client.Start(); err != nil {
 			return err
 		}
-		defer client.stop(shutdownGrace)
+		defer client.Stop(shutdownGrace)
 	}
 	// The supervisors end before the processes are stopped, so that no supervisor restarts a process.
 	var supervisors sync.WaitGroup
@@ -446,9 +430,9 @@ func (n *network) train(ctx context.Context) error {
 		supervisors.Go(func() { finished <- n.superviseClient(ctx, i) })
 	}
 	serverFailed := make(chan error, 2)
-	supervisors.Go(func() { serverFailed <- n.superviseServer(ctx) })
+	supervisors.Go(func() { serverFailed <- n.superviseHost(ctx, n.server) })
 	if n.data != nil {
-		supervisors.Go(func() { serverFailed <- n.data.endsBefore(ctx) })
+		supervisors.Go(func() { serverFailed <- n.superviseHost(ctx, n.data) })
 	}
 	n.follow(followers, following, ctx, cancel)
 	supervisors.Go(func() { n.showWhile(ctx) })
@@ -486,67 +470,44 @@ func (n *network) superviseClient(ctx context.Context, i int) error {
 	client := n.clients[i]
 	for {
 		select {
-		case <-client.exited():
+		case <-client.Ended():
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		err, killed := client.result()
-		switch {
-		case err == nil:
-			return nil
-		case !killed:
-			return fmt.Errorf("%s ended: %w: %s", client.name, err, client.logTail(3))
+		if err, killed := client.Result(); err == nil || !killed {
+			return client.Failure()
 		}
 		n.progress.killed(n.ids[i])
 		if err := pause.For(ctx, n.options.Faults.RestartDelay); err != nil {
 			return err
 		}
-		if err := client.start(); err != nil {
+		if err := client.Start(); err != nil {
 			return err
 		}
 		n.progress.restarted(n.ids[i])
 	}
 }
 
-// superviseServer returns an error if the server ends without a fault.
-func (n *network) superviseServer(ctx context.Context) error {
+// superviseHost returns an error if the server, the chain or the data server ends without a fault. It
+// restarts a server that a fault killed.
+func (n *network) superviseHost(ctx context.Context, host *child.Process) error {
 	for {
 		select {
-		case <-n.server.exited():
+		case <-host.Ended():
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		err, killed := n.server.result()
-		if !killed {
+		if err, killed := host.Result(); !killed {
 			if err == nil {
 				err = errors.New("unexpected exit")
 			}
-			return fmt.Errorf("server ended: %w: %s", err, n.server.logTail(3))
+			return fmt.Errorf("%s ended: %w: %s", host.Name, err, host.LogTail(3))
 		}
 		if err := pause.For(ctx, n.options.Faults.RestartDelay); err != nil {
 			return err
 		}
-		if err := n.server.start(); err != nil {
+		if err := host.Start(); err != nil {
 			return err
-		}
-	}
-}
-
-// waitForPort returns when the server listens. If the server ends, the error contains its last log
-// lines.
-func waitForPort(ctx context.Context, address string, host *process) error {
-	dialer := net.Dialer{Timeout: time.Second}
-	for {
-		conn, err := dialer.DialContext(ctx, "tcp", address)
-		if err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-host.exited():
-			return fmt.Errorf("server ended before it listened on %s: %s", address, host.logTail(3))
-		case <-ctx.Done():
-			return fmt.Errorf("wait for server: %w", context.Cause(ctx))
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

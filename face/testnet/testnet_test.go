@@ -1,7 +1,6 @@
 package testnet
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/record/config"
@@ -262,46 +262,13 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 	expect("victim that does not exist")
 }
 
-func TestProcessLivesAndDies(t *testing.T) {
-	p := &process{name: "sleeper", logPath: filepath.Join(t.TempDir(), "log"), binary: "sh", args: []string{"-c", "echo started; exec sleep 60"}}
-	for range 2 {
-		if err := p.start(); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err, killed := p.result(); err == nil || !killed {
-			t.Errorf("after kill: err %v, killed %v", err, killed)
-		}
-	}
-	p.args = []string{"-c", "echo one; echo two; exit 3"}
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
-	<-p.exited()
-	if err, killed := p.result(); err == nil || killed {
-		t.Errorf("after exit 3: err %v, killed %v", err, killed)
-	}
-	if tail := p.logTail(2); tail != "one | two" {
-		t.Errorf("log tail: got %q", tail)
-	}
-}
-
 func TestServerThatEndsIsAnError(t *testing.T) {
-	n := &network{server: &process{name: "server", logPath: filepath.Join(t.TempDir(), "log"), binary: "/bin/sh", args: []string{"-c", "echo bye"}}}
-	if err := n.server.start(); err != nil {
+	n := &network{server: &child.Process{Name: "server", Log: filepath.Join(t.TempDir(), "log"), Program: "/bin/sh", Args: []string{"-c", "echo bye"}}}
+	if err := n.server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.superviseServer(t.Context()); err == nil || err.Error() != "server ended: unexpected exit: bye" {
+	if err := n.superviseHost(t.Context(), n.server); err == nil || err.Error() != "server ended: unexpected exit: bye" {
 		t.Errorf("error: %v", err)
-	}
-}
-
-func TestOutputCarriesTheLastWords(t *testing.T) {
-	_, err := output(context.Background(), nil, "sh", "-c", "echo why >&2; exit 1")
-	if err == nil || !strings.Contains(err.Error(), "why") {
-		t.Errorf("got %v, want an error with the command's words", err)
 	}
 }
 

@@ -110,7 +110,7 @@ func (f folder) saveTree(commit string, files []Entry) error {
 	tree := savedTree{treeVersion, make(map[string]savedFile, len(files))}
 	for _, e := range files {
 		saved := savedFile{Size: e.Size, BlobID: e.Hash}
-		if e.Large() {
+		if e.large() {
 			saved.SHA256, saved.LFSSize = e.Hash, e.Size
 		}
 		tree.Files[e.Path] = saved

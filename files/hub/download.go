@@ -292,7 +292,7 @@ func (f *fetch) restart() error {
 
 // newHash returns the hash function for a file. Git hashes a blob with its size in front.
 func newHash(e Entry) hash.Hash {
-	if e.Large() {
+	if e.large() {
 		return sha256.New()
 	}
 	sum := sha1.New() //nolint:gosec // as above

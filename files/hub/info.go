@@ -23,8 +23,8 @@ type Entry struct {
 	Hash string // hex: SHA-256 of large files, Git blob ID (40 digits) of other files
 }
 
-// Large reports whether the file is in LFS storage.
-func (e Entry) Large() bool { return sha256Pattern.MatchString(e.Hash) }
+// large reports whether the file is in LFS storage.
+func (e Entry) large() bool { return sha256Pattern.MatchString(e.Hash) }
 
 // Resolve returns the commit for a branch, tag or commit of a repository.
 func (c *Client) Resolve(ctx context.Context, repo, revision string) (string, error) {
@@ -61,7 +61,7 @@ func (t treeEntry) entry() (Entry, error) {
 	if err := checkPath(e.Path); err != nil {
 		return e, err
 	}
-	if e.Size < 0 || !isHash(e.Hash) || e.Large() != (t.LFS != nil) {
+	if e.Size < 0 || !isHash(e.Hash) || e.large() != (t.LFS != nil) {
 		return e, fmt.Errorf("%w: file %s has an invalid size or hash: %d bytes, hash %q", ErrProtocol, e.Path, e.Size, printable(e.Hash))
 	}
 	return e, nil

@@ -83,11 +83,6 @@ func (l Layout) Chunk(values []float32, chunk int, to []float32) []float32 {
 	return to
 }
 
-// At returns the index of a chunk's element in the tensor's values.
-func (l Layout) At(chunk, index int) int {
-	return l.offset(chunk) + index/l.chunkCols*l.cols + index%l.chunkCols
-}
-
 // offset returns the index of the first element of a chunk.
 func (l Layout) offset(chunk int) int {
 	blocks := l.colBlocks()

@@ -49,7 +49,6 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
     (data, bytes, shape, dims, dtype, device))                                                                       \
   X(pt_result, full, (const int64_t *shape, int dims, double value, int dtype, int device),                          \
     (shape, dims, value, dtype, device))                                                                             \
-  X(pt_result, arange, (int64_t count, int dtype, int device), (count, dtype, device))                               \
   X(pt_result, cat, (pt_tensor * tensors, int count, int64_t dim), (tensors, count, dim))                            \
   /* inspection */                                                                                                   \
   X(int, dims, (pt_tensor t), (t))                                                                                   \
@@ -74,7 +73,6 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
   X(pt_result, gather, (pt_tensor t, int64_t dim, pt_tensor index), (t, dim, index))                                 \
   X(pt_result, index_select, (pt_tensor t, int64_t dim, pt_tensor index), (t, dim, index))                           \
   X(pt_result, masked_fill, (pt_tensor t, pt_tensor mask, double value), (t, mask, value))                           \
-  X(pt_result, tril, (pt_tensor t, int64_t diagonal), (t, diagonal))                                                 \
   X(pt_result, triu, (pt_tensor t, int64_t diagonal), (t, diagonal))                                                 \
   /* arithmetic */                                                                                                   \
   X(pt_result, add, (pt_tensor a, pt_tensor b, double alpha), (a, b, alpha))                                         \
@@ -82,19 +80,14 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
   X(pt_result, div, (pt_tensor a, pt_tensor b), (a, b))                                                              \
   X(pt_result, add_scalar, (pt_tensor t, double value), (t, value))                                                  \
   X(pt_result, mul_scalar, (pt_tensor t, double value), (t, value))                                                  \
-  X(pt_result, pow_scalar, (pt_tensor t, double exponent), (t, exponent))                                            \
   X(pt_result, eq_scalar, (pt_tensor t, double value), (t, value))                                                   \
   X(pt_result, neg, (pt_tensor t), (t))                                                                              \
-  X(pt_result, abs, (pt_tensor t), (t))                                                                              \
   X(pt_result, sign, (pt_tensor t), (t))                                                                             \
-  X(pt_result, exp, (pt_tensor t), (t))                                                                              \
   X(pt_result, log, (pt_tensor t), (t))                                                                              \
   X(pt_result, sqrt, (pt_tensor t), (t))                                                                             \
-  X(pt_result, rsqrt, (pt_tensor t), (t))                                                                            \
   X(pt_result, sin, (pt_tensor t), (t))                                                                              \
   X(pt_result, cos, (pt_tensor t), (t))                                                                              \
   X(pt_result, sigmoid, (pt_tensor t), (t))                                                                          \
-  X(pt_result, silu, (pt_tensor t), (t))                                                                             \
   X(pt_result, matmul, (pt_tensor a, pt_tensor b), (a, b))                                                           \
   X(pt_result, linear, (pt_tensor x, pt_tensor weight), (x, weight))                                                 \
   X(pt_result, embedding, (pt_tensor weight, pt_tensor ids), (weight, ids))                                          \
@@ -103,22 +96,14 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
   X(pt_result, mean, (pt_tensor t), (t))                                                                             \
   X(pt_result, sum_dim, (pt_tensor t, int64_t dim, int keep), (t, dim, keep))                                        \
   X(pt_result, mean_dim, (pt_tensor t, int64_t dim, int keep), (t, dim, keep))                                       \
-  X(pt_result, max_dim, (pt_tensor t, int64_t dim, int keep), (t, dim, keep))                                        \
-  X(pt_result, argmax, (pt_tensor t, int64_t dim, int keep), (t, dim, keep))                                         \
   X(pt_result, softmax, (pt_tensor t, int64_t dim), (t, dim))                                                        \
-  X(pt_result, log_softmax, (pt_tensor t, int64_t dim), (t, dim))                                                    \
   X(pt_result, cross_entropy, (pt_tensor logits, pt_tensor targets), (logits, targets))                              \
   X(pt_number, norm, (pt_tensor * tensors, int count), (tensors, count))                                             \
   X(pt_number, all_finite, (pt_tensor * tensors, int count), (tensors, count))                                       \
   /* in place */                                                                                                     \
   X(char *, add_in_place, (pt_tensor t, pt_tensor other, double alpha), (t, other, alpha))                           \
-  X(char *, mul_in_place, (pt_tensor t, pt_tensor other), (t, other))                                                \
-  X(char *, add_scalar_in_place, (pt_tensor t, double value), (t, value))                                            \
   X(char *, mul_scalar_in_place, (pt_tensor t, double value), (t, value))                                            \
-  X(char *, addcmul_in_place, (pt_tensor t, pt_tensor a, pt_tensor b, double value), (t, a, b, value))               \
-  X(char *, addcdiv_in_place, (pt_tensor t, pt_tensor a, pt_tensor b, double value), (t, a, b, value))               \
   X(char *, lerp_in_place, (pt_tensor t, pt_tensor end, double weight), (t, end, weight))                            \
-  X(char *, fill, (pt_tensor t, double value), (t, value))                                                           \
   X(char *, copy, (pt_tensor t, pt_tensor source), (t, source))                                                      \
   /* autograd */                                                                                                     \
   X(char *, backward, (pt_tensor t), (t))                                                                            \

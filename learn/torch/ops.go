@@ -74,12 +74,6 @@ func (t *Tensor) MaskedFill(mask *Tensor, value float64) *Tensor {
 	return t.result("MaskedFill", C.pt_masked_fill(t.raw(), mask.raw(), C.double(value)))
 }
 
-// Tril keeps the elements on and below a diagonal of the last two dimensions, and zeroes the
-// others.
-func (t *Tensor) Tril(diagonal int) *Tensor {
-	return t.result("Tril", C.pt_tril(t.raw(), C.int64_t(diagonal)))
-}
-
 // Triu keeps the elements on and above a diagonal of the last two dimensions, and zeroes the
 // others.
 func (t *Tensor) Triu(diagonal int) *Tensor {
@@ -113,11 +107,6 @@ func (t *Tensor) MulScalar(v float64) *Tensor {
 	return t.result("MulScalar", C.pt_mul_scalar(t.raw(), C.double(v)))
 }
 
-// PowScalar is t to the power of v.
-func (t *Tensor) PowScalar(v float64) *Tensor {
-	return t.result("PowScalar", C.pt_pow_scalar(t.raw(), C.double(v)))
-}
-
 // EqScalar is the Bool tensor t == v.
 func (t *Tensor) EqScalar(v float64) *Tensor {
 	return t.result("EqScalar", C.pt_eq_scalar(t.raw(), C.double(v)))
@@ -126,23 +115,14 @@ func (t *Tensor) EqScalar(v float64) *Tensor {
 // Neg is −t.
 func (t *Tensor) Neg() *Tensor { return t.result("Neg", C.pt_neg(t.raw())) }
 
-// Abs is |t|.
-func (t *Tensor) Abs() *Tensor { return t.result("Abs", C.pt_abs(t.raw())) }
-
 // Sign is −1, 0 or 1.
 func (t *Tensor) Sign() *Tensor { return t.result("Sign", C.pt_sign(t.raw())) }
-
-// Exp is e to the power of t.
-func (t *Tensor) Exp() *Tensor { return t.result("Exp", C.pt_exp(t.raw())) }
 
 // Log is the natural logarithm.
 func (t *Tensor) Log() *Tensor { return t.result("Log", C.pt_log(t.raw())) }
 
 // Sqrt is the square root.
 func (t *Tensor) Sqrt() *Tensor { return t.result("Sqrt", C.pt_sqrt(t.raw())) }
-
-// Rsqrt is one over the square root.
-func (t *Tensor) Rsqrt() *Tensor { return t.result("Rsqrt", C.pt_rsqrt(t.raw())) }
 
 // Sin is the sine of radians.
 func (t *Tensor) Sin() *Tensor { return t.result("Sin", C.pt_sin(t.raw())) }
@@ -152,9 +132,6 @@ func (t *Tensor) Cos() *Tensor { return t.result("Cos", C.pt_cos(t.raw())) }
 
 // Sigmoid is 1/(1+e^−t).
 func (t *Tensor) Sigmoid() *Tensor { return t.result("Sigmoid", C.pt_sigmoid(t.raw())) }
-
-// SiLU is t·sigmoid(t).
-func (t *Tensor) SiLU() *Tensor { return t.result("SiLU", C.pt_silu(t.raw())) }
 
 // Matmul multiplies matrices, batched over leading dimensions.
 func (t *Tensor) Matmul(u *Tensor) *Tensor {
@@ -187,24 +164,9 @@ func (t *Tensor) MeanDim(dim int, keep bool) *Tensor {
 	return t.result("MeanDim", C.pt_mean_dim(t.raw(), C.int64_t(dim), flag(keep)))
 }
 
-// MaxDim is the largest value along dim; keep leaves it with size 1.
-func (t *Tensor) MaxDim(dim int, keep bool) *Tensor {
-	return t.result("MaxDim", C.pt_max_dim(t.raw(), C.int64_t(dim), flag(keep)))
-}
-
-// Argmax is the i64 index of the largest value along dim; keep leaves it with size 1.
-func (t *Tensor) Argmax(dim int, keep bool) *Tensor {
-	return t.result("Argmax", C.pt_argmax(t.raw(), C.int64_t(dim), flag(keep)))
-}
-
 // Softmax is exp(t) normalised to sum 1 along dim.
 func (t *Tensor) Softmax(dim int) *Tensor {
 	return t.result("Softmax", C.pt_softmax(t.raw(), C.int64_t(dim)))
-}
-
-// LogSoftmax is the logarithm of Softmax.
-func (t *Tensor) LogSoftmax(dim int) *Tensor {
-	return t.result("LogSoftmax", C.pt_log_softmax(t.raw(), C.int64_t(dim)))
 }
 
 // CrossEntropy is the mean over rows with a target other than [IgnoreTarget]:

@@ -27,15 +27,12 @@ func TestOperations(t *testing.T) {
 		{"Div", func(_ *torch.Scope, a, b T) T { return b.Div(a) }, []int64{2, 3}, []float32{-2, 0, 0.25 / 3, 0.25, -0.2, 2.0 / 6}},
 		{"AddScalar", func(_ *torch.Scope, a, _ T) T { return a.AddScalar(1) }, []int64{2, 3}, []float32{2, 3, 4, 5, 6, 7}},
 		{"MulScalar", func(_ *torch.Scope, a, _ T) T { return a.MulScalar(-2) }, []int64{2, 3}, []float32{-2, -4, -6, -8, -10, -12}},
-		{"PowScalar", func(_ *torch.Scope, a, _ T) T { return a.PowScalar(2) }, []int64{2, 3}, []float32{1, 4, 9, 16, 25, 36}},
 		{"EqScalar", func(_ *torch.Scope, a, _ T) T { return a.EqScalar(3).To(torch.F32) }, []int64{2, 3}, []float32{0, 0, 1, 0, 0, 0}},
 		{"Neg", func(_ *torch.Scope, _, b T) T { return b.Neg().AddScalar(0) }, []int64{2, 3}, []float32{2, 0, -0.25, -1, 1, -2}},
-		{"Abs", func(_ *torch.Scope, _, b T) T { return b.Abs() }, []int64{2, 3}, []float32{2, 0, 0.25, 1, 1, 2}},
 		{"Sign", func(_ *torch.Scope, _, b T) T { return b.Sign() }, []int64{2, 3}, []float32{-1, 0, 1, 1, -1, 1}},
-		{"Exp and Log", func(_ *torch.Scope, a, _ T) T { return a.Exp().Log() }, []int64{2, 3}, []float32{1, 2, 3, 4, 5, 6}},
-		{"Sqrt and Rsqrt", func(_ *torch.Scope, a, _ T) T { return a.Sqrt().Mul(a.Rsqrt()) }, []int64{2, 3}, []float32{1, 1, 1, 1, 1, 1}},
-		{"Sin and Cos", func(_ *torch.Scope, a, _ T) T { return a.Sin().PowScalar(2).Add(a.Cos().PowScalar(2)) }, []int64{2, 3}, []float32{1, 1, 1, 1, 1, 1}},
-		{"SiLU", func(_ *torch.Scope, a, _ T) T { return a.SiLU().Sub(a.Mul(a.Sigmoid())) }, []int64{2, 3}, make([]float32, 6)},
+		{"Log", func(_ *torch.Scope, a, _ T) T { return a.Log() }, []int64{2, 3}, []float32{0, 0.693147, 1.098612, 1.386294, 1.609438, 1.791759}},
+		{"Sqrt", func(_ *torch.Scope, a, _ T) T { return a.Sqrt() }, []int64{2, 3}, []float32{1, 1.414214, 1.732051, 2, 2.236068, 2.449490}},
+		{"Sin and Cos", func(_ *torch.Scope, a, _ T) T { sin, cos := a.Sin(), a.Cos(); return sin.Mul(sin).Add(cos.Mul(cos)) }, []int64{2, 3}, []float32{1, 1, 1, 1, 1, 1}},
 		{"Matmul", func(_ *torch.Scope, a, b T) T { return a.Matmul(b.Transpose(0, 1)) }, []int64{2, 2}, []float32{-1.25, 5, -6.5, 11}},
 		{"Linear", func(_ *torch.Scope, a, b T) T { return a.Linear(b) }, []int64{2, 2}, []float32{-1.25, 5, -6.5, 11}},
 		{"Embedding", func(s *torch.Scope, a, _ T) T { return a.Embedding(s.FromInt32s([]int32{1, 1}, 2)) }, []int64{2, 3}, []float32{4, 5, 6, 4, 5, 6}},
@@ -43,10 +40,7 @@ func TestOperations(t *testing.T) {
 		{"Mean", func(_ *torch.Scope, a, _ T) T { return a.Mean() }, nil, []float32{3.5}},
 		{"SumDim", func(_ *torch.Scope, a, _ T) T { return a.SumDim(0, true) }, []int64{1, 3}, []float32{5, 7, 9}},
 		{"MeanDim", func(_ *torch.Scope, a, _ T) T { return a.MeanDim(-1, false) }, []int64{2}, []float32{2, 5}},
-		{"MaxDim", func(_ *torch.Scope, _, b T) T { return b.MaxDim(1, false) }, []int64{2}, []float32{0.25, 2}},
-		{"Argmax", func(_ *torch.Scope, _, b T) T { return b.Argmax(0, true).To(torch.F32) }, []int64{1, 3}, []float32{1, 0, 1}},
 		{"Softmax", func(_ *torch.Scope, a, _ T) T { return a.Softmax(1).SumDim(1, false) }, []int64{2}, []float32{1, 1}},
-		{"LogSoftmax", func(_ *torch.Scope, a, _ T) T { return a.LogSoftmax(1).Sub(a.Softmax(1).Log()) }, []int64{2, 3}, make([]float32, 6)},
 		{"Reshape", func(_ *torch.Scope, a, _ T) T { return a.Reshape(3, -1) }, []int64{3, 2}, []float32{1, 2, 3, 4, 5, 6}},
 		{"Permute", func(_ *torch.Scope, a, _ T) T { return a.Permute(1, 0).Contiguous() }, []int64{3, 2}, []float32{1, 4, 2, 5, 3, 6}},
 		{"Squeeze", func(_ *torch.Scope, a, _ T) T { return a.Unsqueeze(0).Unsqueeze(-1).Squeeze(0) }, []int64{2, 3, 1}, []float32{1, 2, 3, 4, 5, 6}},
@@ -54,18 +48,13 @@ func TestOperations(t *testing.T) {
 		{"Gather", func(s *torch.Scope, a, _ T) T { return a.Gather(1, s.FromInt64s([]int64{2, 0}, 2, 1)) }, []int64{2, 1}, []float32{3, 4}},
 		{"IndexSelect", func(s *torch.Scope, a, _ T) T { return a.IndexSelect(1, s.FromInt64s([]int64{2, 0}, 2)) }, []int64{2, 2}, []float32{3, 1, 6, 4}},
 		{"MaskedFill", func(_ *torch.Scope, a, b T) T { return a.MaskedFill(b.EqScalar(0), 9) }, []int64{2, 3}, []float32{1, 9, 3, 4, 5, 6}},
-		{"Tril", func(_ *torch.Scope, a, _ T) T { return a.Tril(0) }, []int64{2, 3}, []float32{1, 0, 0, 4, 5, 0}},
 		{"Triu", func(_ *torch.Scope, a, _ T) T { return a.Triu(1) }, []int64{2, 3}, []float32{0, 2, 3, 0, 0, 6}},
 		{"Cat", func(s *torch.Scope, a, b T) T { return s.Cat(0, a.Narrow(0, 0, 1), b.Narrow(0, 1, 1)) }, []int64{2, 3}, []float32{1, 2, 3, 1, -1, 2}},
-		{"Arange", func(s *torch.Scope, _, _ T) T { return s.Arange(3, torch.F32) }, []int64{3}, []float32{0, 1, 2}},
 		{"AddInPlace", func(_ *torch.Scope, a, b T) T { return a.AddInPlace(b, 4) }, []int64{2, 3}, []float32{-7, 2, 4, 8, 1, 14}},
-		{"MulInPlace", func(_ *torch.Scope, a, b T) T { return a.MulInPlace(b) }, []int64{2, 3}, []float32{-2, 0, 0.75, 4, -5, 12}},
-		{"scalars in place", func(_ *torch.Scope, a, _ T) T { return a.AddScalarInPlace(1).MulScalarInPlace(2) }, []int64{2, 3}, []float32{4, 6, 8, 10, 12, 14}},
-		{"AddcmulInPlace", func(_ *torch.Scope, a, b T) T { return a.AddcmulInPlace(b, b, 2) }, []int64{2, 3}, []float32{9, 2, 3.125, 6, 7, 14}},
-		{"AddcdivInPlace", func(_ *torch.Scope, a, b T) T { return b.AddcdivInPlace(a, a, 2) }, []int64{2, 3}, []float32{0, 2, 2.25, 3, 1, 4}},
+		{"MulScalarInPlace", func(_ *torch.Scope, a, _ T) T { return a.MulScalarInPlace(2) }, []int64{2, 3}, []float32{2, 4, 6, 8, 10, 12}},
 		{"LerpInPlace", func(_ *torch.Scope, a, b T) T { return a.LerpInPlace(b, 0.5) }, []int64{2, 3}, []float32{-0.5, 1, 1.625, 2.5, 2, 4}},
-		{"CopyFrom", func(s *torch.Scope, a, _ T) T { return a.CopyFrom(s.Arange(6, torch.I64).Reshape(2, 3)) }, []int64{2, 3}, []float32{0, 1, 2, 3, 4, 5}},
-		{"Clone and Zero", func(_ *torch.Scope, a, _ T) T { c := a.Clone(); a.Zero(); return c.AddInPlace(a, 1) }, []int64{2, 3}, []float32{1, 2, 3, 4, 5, 6}},
+		{"CopyFrom", func(s *torch.Scope, a, _ T) T { return a.CopyFrom(s.FromInt64s([]int64{0, 1, 2, 3, 4, 5}, 2, 3)) }, []int64{2, 3}, []float32{0, 1, 2, 3, 4, 5}},
+		{"Clone", func(_ *torch.Scope, a, _ T) T { c := a.Clone(); a.MulScalarInPlace(0); return c.AddInPlace(a, 1) }, []int64{2, 3}, []float32{1, 2, 3, 4, 5, 6}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -116,9 +105,6 @@ func TestConversions(t *testing.T) {
 			back := s.FromBytes(x.Bytes(), dtype, 2, 2)
 			if got := back.CopyFloat32s(); !slices.Equal(got, values) {
 				t.Errorf("through %s: %v, want %v", dtype, got, values)
-			}
-			if got := back.CopyInt64s(); !slices.Equal(got, []int64{0, 1, -2, 100}) {
-				t.Errorf("through %s: %v", dtype, got)
 			}
 		}
 		if got, want := fmt.Sprint(s.Zeros(torch.BF16, 2, 0)), "bf16[2 0] on cpu"; got != want {

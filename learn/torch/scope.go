@@ -126,11 +126,6 @@ func (s *Scope) Full(dtype DType, value float64, shape ...int64) *Tensor {
 // Zeros returns a tensor of zeros.
 func (s *Scope) Zeros(dtype DType, shape ...int64) *Tensor { return s.Full(dtype, 0, shape...) }
 
-// Arange returns the vector 0, 1, …, n-1.
-func (s *Scope) Arange(n int64, dtype DType) *Tensor {
-	return s.result("Arange", C.pt_arange(C.int64_t(n), C.int(dtype), C.int(s.engine.device)))
-}
-
 // FromBytes copies little-endian elements. len(data) must be the number of elements times their
 // size.
 func (s *Scope) FromBytes(data []byte, dtype DType, shape ...int64) *Tensor {

@@ -145,16 +145,6 @@ func (t *Tensor) ReadFloat32s(into []float32) {
 	check("ReadFloat32s", C.pt_to_bytes(t.raw(), unsafe.Pointer(unsafe.SliceData(into)), C.size_t(4*len(into))))
 }
 
-// CopyInt64s copies the elements out of an integer tensor.
-func (t *Tensor) CopyInt64s() []int64 {
-	out := make([]int64, t.Numel())
-	if t.DType() != I64 {
-		t = t.To(I64)
-	}
-	check("CopyInt64s", C.pt_to_bytes(t.raw(), unsafe.Pointer(unsafe.SliceData(out)), C.size_t(8*len(out))))
-	return out
-}
-
 // Bytes returns a copy of the elements, little-endian, in row-major order.
 func (t *Tensor) Bytes() []byte {
 	out := make([]byte, t.Numel()*int64(t.DType().Size()))

@@ -188,8 +188,9 @@ func (o *optimizer) addBack(step uint32) error {
 	return nil
 }
 
-// left returns the decay of the momentum from the newest encoded step to a step, as a factor. If a
-// step is trained again, which does not happen in runs, it is the factor of one step.
+// left returns the factor by which the momentum decays between the newest encoded step and the given
+// step. If the given step is not newer, left returns the factor for one step. Runs never train a step
+// again.
 func (o *optimizer) left(step uint32) float32 {
 	steps := uint32(1)
 	if o.newest > 0 && step > o.newest {

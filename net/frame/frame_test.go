@@ -251,8 +251,8 @@ func FuzzReader(f *testing.F) {
 	f.Add(Append(nil, TypePeers, AppendPeers(nil, []backend.Peer{{ID: identity.ID{1}, Addrs: []string{"/a"}}})))
 	f.Add(Append(nil, TypeWelcome, Welcome{Host: testKey.ID(), Genesis: []byte("genesis")}.AppendTo(nil)))
 	f.Add(Append(nil, TypeReadLog, ReadLog{Offset: 7}.AppendTo(nil)))
-	f.Add(Append(nil, TypeLog, Log{Offset: 7, Size: 9, Part: []byte("x")}.AppendTo(nil)))
-	f.Add(Append(nil, TypeModel, Log{Offset: 7, Size: 9, Part: []byte("x")}.AppendTo(nil)))
+	f.Add(Append(nil, TypeLog, Log{Offset: 7, Size: 9, Part: []byte("x")}.appendTo(nil)))
+	f.Add(Append(nil, TypeModel, Log{Offset: 7, Size: 9, Part: []byte("x")}.appendTo(nil)))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	fuzztest.Run(f, func(t *testing.T, stream []byte) {
 		r := NewReader(bytes.NewReader(stream))
@@ -290,7 +290,7 @@ func checkDecoders(t *testing.T, payload []byte) {
 	readLog, err := DecodeReadLog(payload)
 	same("read-log", readLog.AppendTo(nil), err)
 	log, err := DecodeLog(payload)
-	same("log", log.AppendTo(nil), err)
+	same("log", log.appendTo(nil), err)
 	if _, err := DecodeRefusal(payload); err != nil && !errors.Is(err, ErrMalformed) {
 		t.Fatalf("refusal: %v", err)
 	}

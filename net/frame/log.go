@@ -27,8 +27,8 @@ type Log struct {
 	Part   []byte // empty at the end of the journal
 }
 
-// AppendTo appends the payload of the frame.
-func (l Log) AppendTo(b []byte) []byte {
+// appendTo appends the payload of the frame.
+func (l Log) appendTo(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, l.Offset)
 	b = binary.LittleEndian.AppendUint64(b, l.Size)
 	return append(b, l.Part...)
@@ -37,7 +37,7 @@ func (l Log) AppendTo(b []byte) []byte {
 // PartHead returns the start of the frame of a Log, up to its Part, or of a Model, which has the
 // same form. part is the size of Part.
 func PartHead(of Type, offset, size uint64, part int) []byte {
-	head := Append(nil, of, Log{Offset: offset, Size: size}.AppendTo(nil))
+	head := Append(nil, of, Log{Offset: offset, Size: size}.appendTo(nil))
 	binary.BigEndian.PutUint32(head, uint32(len(head)-lengthSize+part))
 	return head
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -40,7 +41,7 @@ func (n *Node) finish() {
 	if (held == modelOld || held == modelNone) && n.obtainFinal() {
 		return
 	}
-	if !p.said && n.awaitRoom(now) {
+	if !p.said && n.seat.awaitRoom(n.saver, n.report.log, n.CheckpointDir, now, n.FinalWait) {
 		return
 	}
 	lingers := p.lingers(held, &n.run, now, n.FinalWait)
@@ -63,15 +64,15 @@ func (n *Node) finish() {
 
 // awaitRoom reports whether the client waits for room on the disk, because its last checkpoint could
 // not be saved. Without the wait, the user could not keep the final model by removing other files.
-func (n *Node) awaitRoom(now time.Time) bool {
-	p := &n.seat.afterRun
-	if n.seat.leaving.begun() || p.over(now, n.FinalWait) || !n.saver.Hasten() {
+func (s *seat) awaitRoom(saver *keep.Saver, log *slog.Logger, dir string, now time.Time, limit time.Duration) bool {
+	p := &s.afterRun
+	if s.leaving.begun() || p.over(now, limit) || !saver.Hasten() {
 		return false
 	}
 	if !p.full {
 		p.full = true
-		n.report.log.Warn("the run is finished, but its last checkpoint is not saved; remove other files from that disk now, or the client ends without the checkpoint",
-			"dir", n.CheckpointDir, "limit", n.FinalWait, "err", n.saver.Err())
+		log.Warn("the run is finished, but its last checkpoint is not saved; remove other files from that disk now, or the client ends without the checkpoint",
+			"dir", dir, "limit", limit, "err", saver.Err())
 	}
 	return true
 }

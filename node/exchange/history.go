@@ -110,8 +110,8 @@ func (h *History) Reset(model, memory uint64) (dropped [][32]byte) {
 	return h.cut(len(h.rounds))
 }
 
-// EachBlob calls do for the hash of each kept result.
-func (h *History) EachBlob(do func(hash [32]byte)) {
+// eachBlob calls do for the hash of each kept result.
+func (h *History) eachBlob(do func(hash [32]byte)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, round := range h.rounds {

@@ -53,7 +53,7 @@ func TestHistoryIsBounded(t *testing.T) {
 					t.Fatalf("round %d is of step %d", i, round.Step)
 				}
 			}
-			h.EachBlob(func(hash [32]byte) {
+			h.eachBlob(func(hash [32]byte) {
 				if !held[hash] {
 					t.Fatalf("%x is kept although it was dropped", hash[:2])
 				}

@@ -10,7 +10,7 @@ type Store struct {
 // NewStore returns an empty store. drop removes a blob from the blob store.
 func NewStore(drop func(hash [32]byte)) *Store {
 	s := &Store{Cache: newCache(), History: &History{}, Blobs: NewBlobs(drop)}
-	s.NeededBy(s.History.EachBlob)
+	s.NeededBy(s.History.eachBlob)
 	return s
 }
 

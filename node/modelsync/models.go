@@ -75,7 +75,7 @@ func (m *Models) Holds(c coordinator.Checkpoint) bool {
 func (m *Models) Share(model *Model, recorded [32]byte) {
 	m.store.Cache.PutManifest(model.Digest, model.Manifest)
 	m.shares = append(slices.DeleteFunc(m.shares, func(other *Model) bool { return other.Digest == model.Digest }), model)
-	m.DropOld(recorded)
+	m.dropOld(recorded)
 }
 
 // Shared returns the shared model with a digest, or nil.
@@ -93,7 +93,7 @@ func (m *Models) Shared(digest [32]byte) *Model {
 func (m *Models) Renew(s *coordinator.State) {
 	m.earlier = s.Earlier
 	m.keepShares(func(model *Model) bool { return model.lost == nil || !model.lost.Load() })
-	m.DropOld(s.Model.Checkpoint.Digest)
+	m.dropOld(s.Model.Checkpoint.Digest)
 }
 
 // Unshare stops sharing a model, unless the run has recorded it.
@@ -106,9 +106,9 @@ func (m *Models) Unshare(digest, recorded [32]byte) {
 	}
 }
 
-// DropOld stops sharing models that are no longer needed. It keeps the newest model, the model that
+// dropOld stops sharing models that are no longer needed. It keeps the newest model, the model that
 // the run recorded, the spare model (spareFor) and lent models.
-func (m *Models) DropOld(recorded [32]byte) {
+func (m *Models) dropOld(recorded [32]byte) {
 	if len(m.shares) < 2 {
 		return
 	}

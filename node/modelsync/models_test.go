@@ -91,7 +91,7 @@ func TestModelInMemory(t *testing.T) {
 	}
 	c.check(a)
 	c.inMemory()
-	c.models.DropOld([32]byte{})
+	c.models.dropOld([32]byte{})
 	if c.models.Shared(m.Digest) != nil || c.models.Shared(digestOf(c.before)) == nil {
 		t.Error("want only the newest model to be shared")
 	}

@@ -76,8 +76,8 @@ func (t *Tally) Witness() (coordinator.WitnessRound, int) {
 	return w, count
 }
 
-// Votes returns the number of known witnesses of the round that hold a candidate.
-func (t *Tally) Votes(c *Candidate) int {
+// votes returns the number of known witnesses of the round that hold a candidate.
+func (t *Tally) votes(c *Candidate) int {
 	if !c.polled {
 		c.votes, c.polled = t.Round.Votes(c.Commitment), true
 	}
@@ -264,7 +264,7 @@ func (t *Tally) Needs() func(s *Slot, c *Candidate) Need {
 	_, agreed := t.Round.QuorumRoot()
 	decided := judged && !outcome.open && !outcome.Unsure && (agreed || outcome.Missing == 0) // no other set has an agreed root
 	return func(s *Slot, c *Candidate) Need {
-		switch votes := t.Votes(c); {
+		switch votes := t.votes(c); {
 		case judged && slices.Contains(outcome.Sources, c), !judged && votes >= int(t.Round.WitnessesNeeded):
 			return Needed
 		case decided, votes == 0, !judged && !agreed:

@@ -203,19 +203,19 @@ func TestVotesAreCountedOnce(t *testing.T) {
 	b := finishedBook(clienttest.Hash(1))
 	c := &Candidate{Commitment: clienttest.Hash(1)}
 	b.Slots[0].Candidates = []*Candidate{c}
-	if got := b.Votes(c); got != 3 {
+	if got := b.votes(c); got != 3 {
 		t.Fatalf("%d votes", got)
 	}
 	c.votes = 99
 	fresh := b.Round
 	fresh.Witnesses = slices.Clone(fresh.Witnesses)
 	b.Renew(fresh, true)
-	if b.Votes(c) != 99 || !b.Final {
+	if b.votes(c) != 99 || !b.Final {
 		t.Error("counted again although nothing has changed")
 	}
 	fresh.Witnesses = fresh.Witnesses[:2]
-	if b.Renew(fresh, true); b.Votes(c) != 2 {
-		t.Errorf("%d votes of two witnesses", b.Votes(c))
+	if b.Renew(fresh, true); b.votes(c) != 2 {
+		t.Errorf("%d votes of two witnesses", b.votes(c))
 	}
 }
 

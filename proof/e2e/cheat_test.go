@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
-	programs "github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/exhibit"
 	"github.com/psyche-go/psyche/record/follow"
@@ -52,7 +52,7 @@ func TestCheatsAreEjected(t *testing.T) {
 	n.change("global_batch_size_start = 6", fmt.Sprintf("global_batch_size_start = %d", cheatBatch))
 	n.change("global_batch_size_end = 6", fmt.Sprintf("global_batch_size_end = %d", cheatBatch))
 	program := filepath.Join(n.dir, "cheater")
-	if err := programs.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
+	if err := testbed.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
 		t.Fatal(err)
 	}
 	n.startServer()

@@ -203,7 +203,7 @@ func (n *network) writeState(r rules) {
 func (d *departing) killAll(clients ...*client) {
 	d.t.Helper()
 	for _, c := range clients {
-		_ = c.process.command.Process.Kill() // kill reports errors
+		c.Signal(syscall.SIGKILL)
 	}
 	for _, c := range clients {
 		c.kill(d.t)
@@ -227,9 +227,7 @@ func (d *departing) interrupt(clients ...*client) {
 func (d *departing) signal(s syscall.Signal, clients ...*client) {
 	d.t.Helper()
 	for _, c := range clients {
-		if err := c.process.command.Process.Signal(s); err != nil {
-			d.t.Fatal(err)
-		}
+		c.Signal(s)
 	}
 }
 

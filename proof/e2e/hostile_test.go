@@ -47,7 +47,7 @@ func TestRunSurvivesGarbageOnEveryPort(t *testing.T) {
 	cancel()
 	attackers.Wait()
 
-	noPanic(t, n.server.name, n.server.text(t))
+	noPanic(t, n.server.Name, n.server.text(t))
 	checkRun(t, n, clients...)
 	for _, c := range clients {
 		checkStayed(t, c, 6)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	programs "github.com/psyche-go/psyche/proof/bench/process"
 	"github.com/psyche-go/psyche/proof/e2e/netlab"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -122,7 +122,7 @@ func TestLocalStepsOverSlowLines(t *testing.T) {
 	n.change("global_batch_size_start = 6", "global_batch_size_start = 30")
 	n.change("global_batch_size_end = 6", "global_batch_size_end = 30")
 	program := filepath.Join(n.dir, "cheater")
-	if err := programs.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
+	if err := testbed.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
 		t.Fatal(err)
 	}
 	n.startServerOn(host(t, lab.Add, netlab.Link{Delay: 10 * time.Millisecond, Rate: 100e6}))

@@ -48,10 +48,10 @@ func TestJoinByLink(t *testing.T) {
 	pass := start(t, "ephemeral", filepath.Join(n.dir, "none.log"), clientBinary, []string{"XDG_STATE_HOME=" + none, "XDG_CACHE_HOME=" + kept + "2"}, n.joining(link.ForShell(), "--ephemeral")...)
 	for _, member := range []*process{stay, pass} {
 		if code := member.exitCode(t, runTimeout); code != 0 {
-			t.Fatalf("%s: exit code %d", member.name, code)
+			t.Fatalf("%s: exit code %d", member.Name, code)
 		}
 		if !strings.Contains(member.text(t), "source=initial") {
-			t.Errorf("%s does not start with the initial model", member.name)
+			t.Errorf("%s does not start with the initial model", member.Name)
 		}
 	}
 	file := filepath.Join(kept, "psyche", "identity.json")
@@ -91,14 +91,14 @@ func TestSecondJoinInOneFolder(t *testing.T) {
 		second := start(t, "second", filepath.Join(n.dir, "second.log"), clientBinary, environment, n.joining(link, flags...)...)
 		code := second.exitCode(t, exitTimeout)
 		checkRefusal(t, "join", code, second.text(t), []string{
-			"--checkpoint-dir " + folders[0], "another process is using it", fmt.Sprintf("(process %d)", first.command.Process.Pid),
+			"--checkpoint-dir " + folders[0], "another process is using it", fmt.Sprintf("(process %d)", first.PID()),
 			"end that client", "another --checkpoint-dir and another --identity-secret-key-path", "--ephemeral",
 		})
 	}
 	pass := start(t, "ephemeral", filepath.Join(n.dir, "pass.log"), clientBinary, environment, n.joining(link, "--ephemeral")...)
 	for _, member := range []*process{first, pass} {
 		if code := member.exitCode(t, runTimeout); code != 0 || !strings.Contains(member.text(t), "the run is finished") {
-			t.Errorf("%s: exit code %d", member.name, code)
+			t.Errorf("%s: exit code %d", member.Name, code)
 		}
 	}
 	log, err := os.ReadFile(filepath.Join(folders[0], "events.jsonl"))

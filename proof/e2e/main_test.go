@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	programs "github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // The programs under test and their dependencies, set by TestMain.
@@ -44,7 +44,7 @@ func runTests(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	built, err := programs.Build(context.Background(), filepath.Join("..", ".."), dir)
+	built, err := testbed.Build(context.Background(), filepath.Join("..", ".."), dir)
 	if err != nil {
 		return 0, err
 	}
@@ -55,8 +55,11 @@ func runTests(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
+// shimVariable sets the path of the libtorch shim in the environment of clients.
+func shimVariable() string { return "PSYCHE_TORCH_SHIM=" + shim }
+
 // clientEnv is the environment of clients.
-func clientEnv() []string { return append(os.Environ(), "PSYCHE_TORCH_SHIM="+shim) }
+func clientEnv() []string { return append(os.Environ(), shimVariable()) }
 
 // needClient skips the test, with the reason, if clients cannot run.
 func needClient(t *testing.T) {

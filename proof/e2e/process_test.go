@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
 
@@ -23,37 +24,17 @@ const (
 	promptExit     = 10 * time.Second // for a process that was asked to end
 )
 
-// process is a running program. Its output goes to a file, so that it can be read while the process
-// runs.
-type process struct {
-	name    string
-	command *exec.Cmd
-	output  string        // path
-	ended   chan struct{} // closed when the process has ended
-}
+// process is a running program with methods for tests.
+type process struct{ *child.Process }
 
 // start starts a process, which ends at the end of the test at the latest.
 func start(t *testing.T, name, output, binary string, env []string, args ...string) *process {
 	t.Helper()
-	file, err := os.OpenFile(output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
+	p := &process{&child.Process{Name: name, Log: output, Program: binary, Args: args, Env: append([]string{shimVariable()}, env...)}}
+	signalstest.CatchHangups()
+	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{name: name, output: output, command: exec.Command(binary, args...), ended: make(chan struct{})}
-	p.command.Stdout, p.command.Stderr = file, file
-	p.command.Env = append(clientEnv(), env...)
-	signalstest.CatchHangups()
-	err = p.command.Start()
-	if closeErr := file.Close(); closeErr != nil {
-		t.Error(closeErr)
-	}
-	if err != nil {
-		t.Fatalf("start %s: %v", name, err)
-	}
-	go func() {
-		_ = p.command.Wait() // the outcome is in ProcessState
-		close(p.ended)
-	}()
 	t.Cleanup(func() {
 		p.kill(t)
 		if t.Failed() {
@@ -66,17 +47,19 @@ func start(t *testing.T, name, output, binary string, env []string, args ...stri
 // kill ends the process as a crash would.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
-	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("kill %s: %v", p.name, err)
+	if err := p.Kill(); err != nil {
+		t.Error(err)
 	}
-	<-p.ended
 }
 
 // interrupt has the same effect as Ctrl-C.
 func (p *process) interrupt(t *testing.T) {
 	t.Helper()
-	if err := p.command.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatalf("interrupt %s: %v", p.name, err)
+	select {
+	case <-p.Ended():
+		t.Fatalf("interrupt %s: it has already ended", p.Name)
+	default:
+		p.Signal(syscall.SIGINT)
 	}
 }
 
@@ -84,10 +67,10 @@ func (p *process) interrupt(t *testing.T) {
 func (p *process) exitCode(t *testing.T, limit time.Duration) int {
 	t.Helper()
 	select {
-	case <-p.ended:
-		return p.command.ProcessState.ExitCode()
+	case <-p.Ended():
+		return p.ExitCode()
 	case <-time.After(limit):
-		t.Fatalf("%s has not ended within %v", p.name, limit)
+		t.Fatalf("%s has not ended within %v", p.Name, limit)
 		return 0
 	}
 }
@@ -95,7 +78,7 @@ func (p *process) exitCode(t *testing.T, limit time.Duration) int {
 // text returns the output of all starts of the process so far.
 func (p *process) text(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile(p.output)
+	content, err := os.ReadFile(p.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,16 +88,16 @@ func (p *process) text(t *testing.T) string {
 // waitText waits until wanted occurs count times in the output of the process.
 func (p *process) waitText(t *testing.T, wanted string, count int) {
 	t.Helper()
-	until(t, p.name+" to print "+wanted, func() bool {
+	until(t, p.Name+" to print "+wanted, func() bool {
 		if strings.Count(p.text(t), wanted) >= count {
 			return true
 		}
 		select {
-		case <-p.ended:
+		case <-p.Ended():
 			if strings.Count(p.text(t), wanted) >= count {
 				return true
 			}
-			t.Fatalf("%s ended without printing %q %d times", p.name, wanted, count)
+			t.Fatalf("%s ended without printing %q %d times", p.Name, wanted, count)
 		default:
 		}
 		return false

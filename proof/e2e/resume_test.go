@@ -78,9 +78,7 @@ func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags .
 	n.served(`"` + freeAddress(t) + `"`)
 	first := start(t, "testnet", filepath.Join(n.dir, "first.txt"), serverBinary, nil, n.testnetArgs(flags...)...)
 	first.waitText(t, fmt.Sprintf("\nround %3d/", in), 1)
-	if err := first.command.Process.Signal(by); err != nil {
-		t.Fatal(err)
-	}
+	first.Signal(by)
 	if code := first.exitCode(t, runTimeout); code != 130 {
 		t.Fatalf("exit code %d of an interrupted testnet, want 130", code)
 	}

@@ -75,7 +75,7 @@ func TestServerInterrupted(t *testing.T) {
 	if code := n.server.exitCode(t, promptExit); code != 0 {
 		t.Errorf("the server ended with exit code %d", code)
 	}
-	noPanic(t, n.server.name, n.server.text(t))
+	noPanic(t, n.server.Name, n.server.text(t))
 	for _, c := range clients {
 		c.waitText(t, "cannot connect to the server, trying again", 2)
 	}

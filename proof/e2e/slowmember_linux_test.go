@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
-	programs "github.com/psyche-go/psyche/proof/bench/process"
 	"github.com/psyche-go/psyche/proof/e2e/netlab"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/follow"
 )
@@ -111,7 +111,7 @@ func slowNetwork(t *testing.T) *network {
 func startLiar(t *testing.T, n *network, at *netlab.Host, victim *client) string {
 	t.Helper()
 	program := filepath.Join(n.dir, "cheater")
-	if err := programs.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
+	if err := testbed.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
 		t.Fatal(err)
 	}
 	c := n.newClient("liar")

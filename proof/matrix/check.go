@@ -38,7 +38,7 @@ func (p *play) check(log string) error {
 		losses: map[uint32][]float64{}, lost: map[event.Batch]bool{}, applied: map[uint32]bool{},
 	}
 	for _, m := range p.members {
-		if now, _, _ := m.life(); now == nil {
+		if !m.Started() {
 			continue
 		}
 		if err := p.checkMember(r, a, m); err != nil {
@@ -52,7 +52,7 @@ func (p *play) check(log string) error {
 	}
 	p.checkDigests(r, a)
 	p.checkLoss(a)
-	if p.longest, err = longestPhase(p.members[0].events()); err != nil {
+	if p.longest, err = longestPhase(p.members[0].Events()); err != nil {
 		return err
 	}
 	return p.checkExtras(a)
@@ -93,7 +93,7 @@ func (p *play) during(l coordinator.Lapse) string {
 		for _, t := range m.troubles {
 			if l.First <= t.step+1 && t.step <= l.Last+1 {
 				happened := fmt.Sprintf("%s in step %d", t.reason, t.step)
-				names[happened] = append(names[happened], m.name)
+				names[happened] = append(names[happened], m.Name)
 			}
 		}
 		m.mu.Unlock()
@@ -135,7 +135,7 @@ func (p *play) checkData(r *record) {
 // dropped.
 func (p *play) checkHonest(r *record) {
 	for offence, accuser := range r.accused {
-		if p.liar != nil && accuser == p.liar.key.ID().String() {
+		if p.liar != nil && accuser == p.liar.Key.ID().String() {
 			continue
 		}
 		p.found("accused", "%s was accused of its result of step %d", p.nameOf(offence.id), offence.step)
@@ -149,7 +149,7 @@ func (p *play) checkHonest(r *record) {
 
 func (p *play) memberOf(id string) *member {
 	for _, m := range p.members {
-		if m.key.ID().String() == id {
+		if m.Key.ID().String() == id {
 			return m
 		}
 	}
@@ -158,7 +158,7 @@ func (p *play) memberOf(id string) *member {
 
 func (p *play) nameOf(id string) string {
 	if m := p.memberOf(id); m != nil {
-		return m.name
+		return m.Name
 	}
 	return id
 }
@@ -167,7 +167,7 @@ func (p *play) nameOf(id string) string {
 func (p *play) checkMember(r *record, a *account, m *member) error {
 	var ended *event.Finished
 	var saved event.Checkpoint
-	for e, err := range event.Read(m.events()) {
+	for e, err := range event.Read(m.Events()) {
 		if err != nil {
 			return err
 		}
@@ -182,23 +182,23 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 			p.checkApplied(r, a, m, body)
 		case event.Audit:
 			if body.Outcome == "faulty" || body.Outcome == "silent" {
-				p.found("accused", "%s audited step %d of %s: %s, %s", m.name, body.Step, p.nameOf(body.Trainer), body.Outcome, body.Detail)
+				p.found("accused", "%s audited step %d of %s: %s, %s", m.Name, body.Step, p.nameOf(body.Trainer), body.Outcome, body.Detail)
 			}
 		case event.Voted:
 			if body.Guilty && m != p.liar {
-				p.found("accused", "%s voted that %s is guilty: %s", m.name, p.nameOf(body.Accused), body.Detail)
+				p.found("accused", "%s voted that %s is guilty: %s", m.Name, p.nameOf(body.Accused), body.Detail)
 			}
 		case event.Evaluated:
 			a.evaluated++
 		case event.Rejected, event.Equivocation, event.Failed:
-			p.found("fault", "%s: %s: %+v", m.name, body.Kind(), body)
+			p.found("fault", "%s: %s: %+v", m.Name, body.Kind(), body)
 		case event.Misbehaved:
 			if peer := p.memberOf(body.Peer); peer == nil || peer.excuse(math.MaxUint32-2, absent) == "" {
-				p.found("fault", "%s: %s: %+v", m.name, body.Kind(), body)
+				p.found("fault", "%s: %s: %+v", m.Name, body.Kind(), body)
 			}
 		case event.Desynchronised:
 			if m.excuse(body.Step, absent) == "" {
-				p.found("fault", "%s lost the model in step %d: %s", m.name, body.Step, body.Reason)
+				p.found("fault", "%s lost the model in step %d: %s", m.Name, body.Step, body.Reason)
 			}
 		case event.Checkpoint:
 			saved = body
@@ -206,17 +206,17 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 			ended = &body
 		}
 	}
-	if _, _, left := m.life(); left {
+	if _, left := m.life(); left {
 		return nil
 	}
 	if ended == nil {
-		p.found("digest", "%s did not see the end of the run", m.name)
+		p.found("digest", "%s did not see the end of the run", m.Name)
 		return nil
 	}
 	if ended.Unrecorded {
-		p.found("digest", "%s ended with a model that no quorum reported", m.name)
+		p.found("digest", "%s ended with a model that no quorum reported", m.Name)
 	}
-	a.digests[ended.Digest] = append(a.digests[ended.Digest], m.name)
+	a.digests[ended.Digest] = append(a.digests[ended.Digest], m.Name)
 	p.checkSaved(m, ended, saved)
 	return nil
 }
@@ -224,45 +224,45 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 // checkSaved requires that a member's final model is on its disk.
 func (p *play) checkSaved(m *member, ended *event.Finished, saved event.Checkpoint) {
 	if saved.Digest != ended.Digest || saved.Dir == "" {
-		p.found("saved", "%s ended with the model of step %d, but its newest saved model has step %d", m.name, ended.Step, saved.Step)
+		p.found("saved", "%s ended with the model of step %d, but its newest saved model has step %d", m.Name, ended.Step, saved.Step)
 		return
 	}
 	snapshot, err := checkpoint.ReadDir(saved.Dir)
 	if err != nil {
-		p.found("saved", "%s: %v", m.name, err)
+		p.found("saved", "%s: %v", m.Name, err)
 		return
 	}
 	if digest := snapshot.Manifest().Digest(); hex.EncodeToString(digest[:]) != ended.Digest {
-		p.found("saved", "%s: %s has the model %.8x, want %.8s", m.name, saved.Dir, digest, ended.Digest)
+		p.found("saved", "%s: %s has the model %.8x, want %.8s", m.Name, saved.Dir, digest, ended.Digest)
 	}
 }
 
 // checkSent requires that a result comes from the batch's owner and is the only one.
 func (p *play) checkSent(r *record, a *account, m *member, sent event.ResultSent) {
-	if owner, _ := r.plans[sent.Step].owner(sent.Batch); owner != m.key.ID().String() {
-		p.found("data", "%s announced batch %v of step %d, which is assigned to %q", m.name, sent.Batch, sent.Step, p.nameOf(owner))
+	if owner, _ := r.plans[sent.Step].owner(sent.Batch); owner != m.Key.ID().String() {
+		p.found("data", "%s announced batch %v of step %d, which is assigned to %q", m.Name, sent.Batch, sent.Step, p.nameOf(owner))
 	}
 	if other, twice := a.announced[sent.Batch]; twice {
-		p.found("data", "batch %v of step %d was announced by both %s and %s", sent.Batch, sent.Step, other, m.name)
+		p.found("data", "batch %v of step %d was announced by both %s and %s", sent.Batch, sent.Step, other, m.Name)
 	}
-	a.announced[sent.Batch] = m.name
+	a.announced[sent.Batch] = m.Name
 }
 
 // checkApplied requires that every batch of a step counted, or was lost for a known reason.
 func (p *play) checkApplied(r *record, a *account, m *member, applied event.Applied) {
 	one := r.plans[applied.Step]
 	if one == nil {
-		p.found("data", "%s applied step %d, which is not in the log", m.name, applied.Step)
+		p.found("data", "%s applied step %d, which is not in the log", m.Name, applied.Step)
 		return
 	}
 	a.applied[applied.Step] = true
 	if applied.Counted+len(applied.Lost) != len(one.assignments) {
-		p.found("data", "%s, step %d: %d batches counted and %d lost, want %d in total", m.name, applied.Step, applied.Counted, len(applied.Lost), len(one.assignments))
+		p.found("data", "%s, step %d: %d batches counted and %d lost, want %d in total", m.Name, applied.Step, applied.Counted, len(applied.Lost), len(one.assignments))
 	}
 	for _, lost := range applied.Lost {
 		owner, warming := one.owner(lost.Batch)
 		if owner != lost.Owner {
-			p.found("data", "%s, step %d: lost batch %v is assigned to %s, not to %s", m.name, applied.Step, lost.Batch, p.nameOf(owner), p.nameOf(lost.Owner))
+			p.found("data", "%s, step %d: lost batch %v is assigned to %s, not to %s", m.Name, applied.Step, lost.Batch, p.nameOf(owner), p.nameOf(lost.Owner))
 			continue
 		}
 		if a.lost[lost.Batch] {
@@ -272,7 +272,7 @@ func (p *play) checkApplied(r *record, a *account, m *member, applied event.Appl
 		p.lost[p.reason(r, applied.Step, owner, warming)]++
 	}
 	if replica, known := a.replicas[applied.Step]; known && replica != applied.Replica {
-		p.found("digest", "step %d: the replica of %s differs from the other replicas", applied.Step, m.name)
+		p.found("digest", "step %d: the replica of %s differs from the other replicas", applied.Step, m.Name)
 	}
 	a.replicas[applied.Step] = applied.Replica
 }
@@ -284,7 +284,7 @@ func (p *play) reason(r *record, step uint32, owner string, warming bool) string
 	case warming:
 		return "probation or warm-up"
 	case m != nil && m.excuse(step, present) != "":
-		return m.name + ": " + m.excuse(step, present)
+		return m.Name + ": " + m.excuse(step, present)
 	case !r.plans[step].quorum():
 		return p.noQuorum(r, step)
 	case r.wasLate(owner, step): // a slow machine is acceptable, unless it costs more than a batch
@@ -298,7 +298,7 @@ func (p *play) reason(r *record, step uint32, owner string, warming bool) string
 func (p *play) noQuorum(r *record, step uint32) string {
 	for _, id := range r.plans[step].elected {
 		if m := p.memberOf(id); m != nil && m.excuse(step, present) != "" {
-			return fmt.Sprintf("no quorum of witnesses, %s: %s", m.name, m.excuse(step, present))
+			return fmt.Sprintf("no quorum of witnesses, %s: %s", m.Name, m.excuse(step, present))
 		}
 	}
 	if !p.row.has("starved", "busy") {

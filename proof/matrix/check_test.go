@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -42,7 +44,7 @@ func newTrainedRun(t *testing.T) *trainedRun {
 	one := &plan{round: coordinator.Round{Step: 1, BatchSize: 4, WitnessesNeeded: 1}, proofs: 1}
 	for i, name := range []string{"client-1", "client-2"} {
 		key := identity.FromSeed(sha256.Sum256([]byte(name)))
-		u.p.members = append(u.p.members, &member{name: name, key: key})
+		u.p.members = append(u.p.members, &member{Node: &testbed.Node{Process: child.Process{Name: name}, Key: key}})
 		one.round.Members = append(one.round.Members, coordinator.ClientID(key.ID()))
 		batch := assign.BatchID{Start: uint64(2 * i), End: uint64(2*i + 2)}
 		one.assignments = append(one.assignments, assign.Assignment{Member: i, Batch: batch})
@@ -56,7 +58,7 @@ func newTrainedRun(t *testing.T) *trainedRun {
 	return u
 }
 
-func (u *trainedRun) id(i int) string { return u.p.members[i].key.ID().String() }
+func (u *trainedRun) id(i int) string { return u.p.members[i].Key.ID().String() }
 
 // loses removes the second member's batch from the counted batches.
 func (u *trainedRun) loses() {

@@ -22,7 +22,7 @@ func (p *play) checkExtras(a *account) error {
 		}
 	}
 	if p.row.has("evaluations", "on") && !p.row.has("results", "dummy") && a.evaluated == 0 {
-		p.found("evaluations", "%s has no evaluation results", p.members[0].name)
+		p.found("evaluations", "%s has no evaluation results", p.members[0].Name)
 	}
 	switch p.row.levels["trackers"] {
 	case "otlp":
@@ -30,7 +30,7 @@ func (p *play) checkExtras(a *account) error {
 			p.found("trackers", "the OpenTelemetry collector received no reports")
 		}
 	case "files":
-		for _, pattern := range []string{p.members[0].metrics(), filepath.Join(p.members[0].home, "tensorboard", "*"), filepath.Join(p.dir, "wandb", "*")} {
+		for _, pattern := range []string{p.members[0].metrics(), filepath.Join(p.members[0].Dir, "tensorboard", "*"), filepath.Join(p.dir, "wandb", "*")} {
 			if found, err := filepath.Glob(pattern); err != nil || len(found) == 0 {
 				p.found("trackers", "no file matches %s", pattern)
 			}

@@ -4,22 +4,19 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 const (
-	slotMs      = "100"
+	slotMs      = 100
 	hostPause   = 3 * time.Second // duration of a chain's stop
 	hostRestart = time.Second     // between the end of a server and its restart
 	begins      = 30 * time.Second
@@ -27,99 +24,41 @@ const (
 
 // host is the host of the run: a server, or a chain with an optional data server.
 type host struct {
-	p       *play
-	home    string
-	chain   bool
-	address string
-	flags   []string // for members and commands to find the run
-	key     identity.Key
-	keyPath string // of the main authority
-	now     *process.Process
-	data    *process.Process // a separate data server
-	lives   int
+	p     *play
+	net   *testbed.Network
+	chain bool
+	data  *child.Process // a separate data server
 }
 
-// newHost creates the folder and the key of a host.
-func newHost(p *play) (*host, error) {
-	home, err := process.Folder(p.dir, "host")
-	if err != nil {
-		return nil, err
-	}
-	key, err := server.HostKey(home, rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	port, err := twoPorts()
-	if err != nil {
-		return nil, err
-	}
-	h := &host{p: p, home: home, key: key, keyPath: filepath.Join(home, server.HostKeyFile), chain: p.row.has("backend", "chain")}
-	h.address = net.JoinHostPort(p.place.Address, strconv.Itoa(port))
+// newHost creates the host of a row whose state.toml has the given text.
+func newHost(p *play, state []byte) (*host, error) {
+	h := &host{p: p, net: p.net, chain: p.row.has("backend", "chain")}
 	if h.chain {
-		h.flags = []string{"--rpc", "http://" + h.address, "--ws-rpc", "ws://" + net.JoinHostPort(p.place.Address, strconv.Itoa(port+1))}
-	} else {
-		h.flags = []string{"--server-addr", h.address, "--server-key", key.ID().String()}
+		return h, h.net.NewChain(p.place, slotMs)
 	}
-	return h, nil
-}
-
-// twoPorts returns a free port whose successor is free too.
-func twoPorts() (int, error) {
-	for {
-		port, err := process.FreePort()
-		if err != nil {
-			return 0, err
-		}
-		if next, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1))); err == nil {
-			return port, next.Close()
-		}
+	var flags []string
+	if p.world.data.Config != "" {
+		flags = append(flags, "--data-config", p.world.data.Config)
 	}
+	if !p.row.has("admission", "open") {
+		flags = append(flags, "--permissioned")
+	}
+	return h, h.net.NewServer(p.place, state, flags...)
 }
 
 // start starts a life of the server, or the chain.
 func (h *host) start(ctx context.Context) error {
-	_, port, _ := net.SplitHostPort(h.address)
-	args := []string{"chain", "start", "--listen", h.address, "--slot-ms", slotMs}
-	if !h.chain {
-		args = []string{
-			"server", "run", "--state", h.p.statePath(), "--save-state-dir", h.home, "--events-dir", h.home,
-			"--server-addr", h.p.place.Address, "--server-port", port,
-		}
-		if h.p.world.dataConfig != "" {
-			args = append(args, "--data-config", h.p.world.dataConfig)
-		}
-		if !h.p.row.has("admission", "open") {
-			args = append(args, "--permissioned")
-		}
-	}
-	h.lives++
-	log := filepath.Join(h.home, fmt.Sprintf("host-%d.log", h.lives))
-	now, err := process.Start(ctx, h.p.place, "host", log, h.p.psyche(), args...)
-	if err != nil {
+	if err := h.net.Host.StartUntil(ctx); err != nil {
 		return err
 	}
-	h.now = now
-	return h.awaits(ctx, h.address, h.now)
+	return h.awaits(ctx, h.net.Address, &h.net.Host.Process)
 }
 
 // awaits waits until a process listens at an address.
-func (h *host) awaits(ctx context.Context, address string, by *process.Process) error {
+func (h *host) awaits(ctx context.Context, address string, by *child.Process) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, begins, fmt.Errorf("no server listens at %s", address))
 	defer cancel()
-	for {
-		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			return connection.Close()
-		}
-		select {
-		case <-by.Ended():
-			return fmt.Errorf("the process exited during its start: %w", by.Wait())
-		default:
-		}
-		if pause.For(ctx, 50*time.Millisecond) != nil {
-			return context.Cause(ctx)
-		}
-	}
+	return by.AwaitPort(ctx, address)
 }
 
 // begin starts the host and the run, and admits the given keys.
@@ -129,7 +68,7 @@ func (h *host) begin(ctx context.Context, keys []*member) error {
 	}
 	granted := ""
 	if h.p.row.has("admission", "delegates") {
-		granted = filepath.Join(h.home, "granted.json")
+		granted = filepath.Join(h.net.Host.Dir, "granted.json")
 		key, err := identity.Generate(rand.Reader)
 		if err != nil {
 			return err
@@ -146,7 +85,7 @@ func (h *host) begin(ctx context.Context, keys []*member) error {
 	if err := h.admit(ctx, keys, granted); err != nil || !h.chain {
 		return err
 	}
-	if err := h.command(ctx, "run", "set-paused", "resume", "--run-id", runID, "--commitment", "confirmed", "--keypair", h.keyPath); err != nil {
+	if err := h.command(ctx, "run", "set-paused", "resume", "--run-id", runID, "--commitment", "confirmed", "--keypair", h.net.Host.KeyPath); err != nil {
 		return err
 	}
 	return h.serveData(ctx)
@@ -154,17 +93,17 @@ func (h *host) begin(ctx context.Context, keys []*member) error {
 
 // create funds all keys and creates the run on the chain, paused.
 func (h *host) create(ctx context.Context, keys []*member, granted string) error {
-	drop := []string{"chain", "airdrop", "5", h.keyPath}
+	drop := []string{"chain", "airdrop", "5", h.net.Host.KeyPath}
 	for _, m := range keys {
-		drop = append(drop, m.keyPath)
+		drop = append(drop, m.KeyPath)
 	}
 	if granted != "" {
 		drop = append(drop, granted)
 	}
-	if err := h.run(ctx, append(drop, h.flags[:2]...)...); err != nil {
+	if _, err := child.Output(ctx, h.p.world.env, h.net.Psyche(), append(drop, h.net.Flags[:2]...)...); err != nil {
 		return err
 	}
-	create := []string{"run", "create", "--state", h.p.statePath(), "--keypair", h.keyPath, "--yes"}
+	create := []string{"run", "create", "--state", h.net.StatePath(), "--keypair", h.net.Host.KeyPath, "--yes"}
 	if !h.p.row.has("admission", "open") {
 		create = append(create, "--permissioned")
 	}
@@ -181,7 +120,7 @@ func (h *host) admit(ctx context.Context, keys []*member, granted string) error 
 	}
 	var allowed []string
 	for _, m := range keys {
-		allowed = append(allowed, m.key.ID().String())
+		allowed = append(allowed, m.Key.ID().String())
 	}
 	if granted != "" {
 		key, err := identity.LoadKeyFile(granted)
@@ -201,7 +140,7 @@ func (h *host) admit(ctx context.Context, keys []*member, granted string) error 
 
 func (h *host) authorize(ctx context.Context, keys []string) error {
 	for _, key := range keys {
-		if err := h.command(ctx, append([]string{"run", "authorize", key}, h.signedBy(h.keyPath)...)...); err != nil {
+		if err := h.net.Authorize(ctx, key, "--commitment", "confirmed"); err != nil {
 			return err
 		}
 	}
@@ -214,48 +153,47 @@ func (h *host) signedBy(key string) []string {
 }
 
 // serveData starts a data server for a run on a chain. A server serves data itself.
-func (h *host) serveData(ctx context.Context) error {
-	if h.p.world.dataConfig == "" {
+func (h *host) serveData(ctx context.Context) (err error) {
+	if h.p.world.data.Config == "" {
 		return nil
 	}
 	args := append([]string{
-		"data", "serve", "--data-config", h.p.world.dataConfig, "--run-id", runID, "--listen-addr", h.p.world.dataAddr, "--events-dir", filepath.Join(h.home, "data"),
-	}, h.flags...)
-	served, err := process.Start(ctx, h.p.place, "data server", filepath.Join(h.home, "data.log"), h.p.psyche(), args...)
-	if err != nil {
+		"data", "serve", "--data-config", h.p.world.data.Config, "--run-id", runID, "--listen-addr", h.p.world.dataAddr, "--events-dir", filepath.Join(h.net.Host.Dir, "data"),
+	}, h.net.Flags...)
+	if h.data, err = testbed.Start(ctx, h.p.place, "data server", filepath.Join(h.net.Host.Dir, "data.log"), h.net.Psyche(), args...); err != nil {
 		return err
 	}
-	h.data = served
-	return h.awaits(ctx, h.p.world.dataAddr, served)
+	return h.awaits(ctx, h.p.world.dataAddr, h.data)
 }
 
 // fail crashes and restarts the server. A chain, which is in memory only, stops for a while
 // instead.
 func (h *host) fail(ctx context.Context) error {
 	if h.chain {
-		h.now.Signal(syscall.SIGSTOP)
+		h.net.Host.Signal(syscall.SIGSTOP)
 		_ = pause.For(ctx, hostPause)
-		h.now.Signal(syscall.SIGCONT)
+		h.net.Host.Signal(syscall.SIGCONT)
 		return nil
 	}
-	h.now.Signal(syscall.SIGKILL)
-	<-h.now.Ended()
+	if err := h.net.Host.Kill(); err != nil {
+		return err
+	}
 	_ = pause.For(ctx, hostRestart)
 	return h.start(ctx)
 }
 
 // end ends the host's processes as Ctrl-C does, and reports problems.
 func (h *host) end(ctx context.Context) {
-	for _, one := range []*process.Process{h.data, h.now} {
+	for _, one := range []*child.Process{h.data, &h.net.Host.Process} {
 		if one == nil {
 			continue
 		}
 		one.Signal(syscall.SIGINT)
-		if !h.p.ends(ctx, one, "host") {
+		if !h.p.ends(ctx, one) {
 			continue
 		}
 		if code := one.ExitCode(); code != 0 {
-			h.p.found("exit", "the host ended with exit code %d after Ctrl-C: %v", code, one.Wait())
+			h.p.found("exit", "the host ended with exit code %d after Ctrl-C: %v", code, one.Failure())
 		}
 	}
 }
@@ -263,22 +201,14 @@ func (h *host) end(ctx context.Context) {
 // log returns the path of the run's log: the server's journal, or an archive of the chain.
 func (h *host) log(ctx context.Context) (string, error) {
 	if !h.chain {
-		return server.JournalPath(h.home, runID), nil
+		return server.JournalPath(h.net.Host.Dir, runID), nil
 	}
-	path := filepath.Join(h.home, "run.archive")
+	path := filepath.Join(h.net.Host.Dir, "run.archive")
 	return path, h.command(ctx, "run", "archive", "--run-id", runID, "--output", path, "--once", "--commitment", "confirmed")
 }
 
 // command runs a psyche command about the run.
 func (h *host) command(ctx context.Context, args ...string) error {
-	return h.run(ctx, append(args, h.flags...)...)
-}
-
-func (h *host) run(ctx context.Context, args ...string) error {
-	command := exec.CommandContext(ctx, h.p.psyche(), args...)
-	command.Env = append(os.Environ(), h.p.world.env...)
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("psyche %s %s: %w: %s", args[0], args[1], err, out)
-	}
-	return nil
+	_, err := h.net.Command(ctx, args...)
+	return err
 }

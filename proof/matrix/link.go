@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // The slow uplink of one member. Its downlink is not limited, as with most home connections.
@@ -19,16 +19,16 @@ const (
 
 // links are the places of a row.
 type links struct {
-	here process.Place // of all other processes
-	far  process.Place // of the member with the slow link
+	here testbed.Place // of all other processes
+	far  testbed.Place // of the member with the slow link
 	end  func() error
 }
 
 // serviceURLs returns the URLs of this process's services on loopback.
 func (w *world) serviceURLs() []string {
 	services := []string{w.hub.URL, w.buckets.Host, w.collector}
-	if w.served != "" {
-		services = append(services, w.served)
+	if w.data.URL != "" {
+		services = append(services, w.data.URL)
 	}
 	return services
 }

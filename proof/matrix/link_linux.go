@@ -4,16 +4,16 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
 	"github.com/psyche-go/psyche/proof/e2e/netlab"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // makeLinks returns the places of a row in which one member has a slow link. It returns
-// process.ErrNoLinks if links cannot be made.
+// testbed.ErrNoLinks if links cannot be made.
 func (r row) makeLinks(w *world) (l links, err error) {
 	lab, err := netlab.New(1)
 	if err != nil {
-		return l, fmt.Errorf("%w: %w", process.ErrNoLinks, err)
+		return l, fmt.Errorf("%w: %w", testbed.ErrNoLinks, err)
 	}
 	slow := netlab.Link{Delay: slowDelay, Rate: slowRate, Queue: netlab.Fair}
 	if r.has("link", "FIFO") {
@@ -21,11 +21,11 @@ func (r row) makeLinks(w *world) (l links, err error) {
 	}
 	here, err := lab.AddThis(netlab.Link{Delay: slowDelay})
 	if err != nil {
-		return l, errors.Join(fmt.Errorf("%w: %w", process.ErrNoLinks, err), lab.Close())
+		return l, errors.Join(fmt.Errorf("%w: %w", testbed.ErrNoLinks, err), lab.Close())
 	}
 	far, err := lab.Add(slow)
 	if err != nil {
-		return l, errors.Join(fmt.Errorf("%w: %w", process.ErrNoLinks, err), lab.Close())
+		return l, errors.Join(fmt.Errorf("%w: %w", testbed.ErrNoLinks, err), lab.Close())
 	}
 	for _, service := range w.serviceURLs() {
 		port, err := portOf(service)
@@ -37,8 +37,8 @@ func (r row) makeLinks(w *world) (l links, err error) {
 		}
 	}
 	return links{
-		here: process.Place{Address: here.Address().String()},
-		far:  process.Place{Address: far.Address().String(), Wrap: far.Wrap},
+		here: testbed.Place{Address: here.Address().String()},
+		far:  testbed.Place{Address: far.Address().String(), Wrap: far.Wrap},
 		end:  lab.Close,
 	}, nil
 }

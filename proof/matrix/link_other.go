@@ -2,7 +2,7 @@
 
 package main
 
-import "github.com/psyche-go/psyche/proof/bench/process"
+import "github.com/psyche-go/psyche/proof/testbed"
 
-// makeLinks returns process.ErrNoLinks: only Linux has network namespaces.
-func (r row) makeLinks(*world) (links, error) { return links{}, process.ErrNoLinks }
+// makeLinks returns testbed.ErrNoLinks: only Linux has network namespaces.
+func (r row) makeLinks(*world) (links, error) { return links{}, testbed.ErrNoLinks }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"sync"
 
-	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -21,22 +18,14 @@ const (
 	leaver = 3
 )
 
-// member is one participant; its lives share key, folder and event log.
+// member is one participant.
 type member struct {
-	p       *play
-	name    string
-	home    string
-	key     identity.Key
-	keyPath string
-	place   process.Place
-	program string
+	*testbed.Node
 
 	mu       sync.Mutex // guards the fields below
-	now      *process.Process
-	lives    int
-	asked    bool      // the newest life was asked to end
-	left     bool      // it has left permanently
-	troubles []trouble // incidents of the member
+	asked    bool       // the newest life was asked to end
+	left     bool       // it has left permanently
+	troubles []trouble  // incidents of the member
 }
 
 // trouble is an incident that prevents a member's work.
@@ -51,22 +40,17 @@ const (
 	absent  = true
 )
 
-// newMember adds a member, with a new key. The member is not started.
-func (p *play) newMember(i int) (*member, error) {
-	name := fmt.Sprintf("client-%d", i+1)
-	home, err := process.Folder(p.dir, name)
+// newMember adds a member. The member is not started.
+func (p *play) newMember(place testbed.Place) (*member, error) {
+	node, err := p.net.NewMember(place)
 	if err != nil {
 		return nil, err
 	}
-	m := &member{p: p, name: name, home: home, keyPath: filepath.Join(home, "key.json"), place: p.place, program: p.client()}
-	if m.key, err = identity.Generate(rand.Reader); err != nil {
-		return nil, err
-	}
+	m := &member{Node: node}
 	p.members = append(p.members, m)
-	return m, identity.SaveKeyFile(m.keyPath, m.key)
+	m.Args = append(m.Args, p.flags(m)...)
+	return m, nil
 }
-
-func (m *member) events() string { return filepath.Join(m.home, "events.jsonl") }
 
 // note records an incident that prevents the member's work from a step on.
 func (m *member) note(step uint32, absent bool, reason string) {
@@ -92,32 +76,22 @@ func (m *member) excuse(step uint32, absent bool) string {
 func (m *member) start(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lives++
 	m.asked = false
-	log := filepath.Join(m.home, fmt.Sprintf("client-%d.log", m.lives))
-	now, err := process.Start(ctx, m.place, m.name, log, m.program, m.args()...)
-	if err == nil {
-		m.now = now
-	}
-	return err
+	return m.StartUntil(ctx)
 }
 
-// life returns the newest life.
-func (m *member) life() (now *process.Process, asked, left bool) {
+// life reports whether the newest life was asked to end, and whether the member has left.
+func (m *member) life() (asked, left bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.now, m.asked, m.left
+	return m.asked, m.left
 }
 
-// args returns the arguments of every life.
-func (m *member) args() []string {
-	args := append([]string{
-		"train", "--run-id", runID, "--identity-secret-key-path", m.keyPath, "--bind-p2p-address", m.place.Address,
-		"--allow-local-paths", "--allow-inner-data", "--events-dir", m.home, "--checkpoint-dir", filepath.Join(m.home, "checkpoints"),
-		"--device", "cpu", "--max-blob-memory", "64", "--final-wait", "10s", "--known-servers", filepath.Join(m.home, "known"),
-	}, m.p.host.flags...)
+// flags returns a member's flags in addition to the flags of every network.
+func (p *play) flags(m *member) []string {
+	args := []string{"--device", "cpu", "--max-blob-memory", "64", "--final-wait", "10s", "--known-servers", filepath.Join(m.Dir, "known")}
 	threads := 1
-	switch m.p.row.levels["parallelism"] {
+	switch p.row.levels["parallelism"] {
 	case "data":
 		threads = 2
 		args = append(args, "--data-parallelism", "2")
@@ -126,22 +100,22 @@ func (m *member) args() []string {
 		args = append(args, "--tensor-parallelism", "2")
 	}
 	args = append(args, "--threads", strconv.Itoa(threads))
-	args = append(args, m.tracking()...)
-	if m.name == m.p.members[0].name {
-		args = append(args, m.first()...)
+	args = append(args, p.tracking(m)...)
+	if m == p.members[0] {
+		args = append(args, p.first()...)
 	}
 	return args
 }
 
 // tracking returns the flags of the row's trackers.
-func (m *member) tracking() []string {
-	switch m.p.row.levels["trackers"] {
+func (p *play) tracking(m *member) []string {
+	switch p.row.levels["trackers"] {
 	case "files":
-		return []string{"--tensorboard-dir", filepath.Join(m.home, "tensorboard"), "--metrics-file", m.metrics(), "--wandb-project", "matrix"}
+		return []string{"--tensorboard-dir", filepath.Join(m.Dir, "tensorboard"), "--metrics-file", m.metrics(), "--wandb-project", "matrix"}
 	case "otlp":
 		return []string{
-			"--oltp-metrics-url", m.p.world.collector + "/v1/metrics", "--oltp-tracing-url", m.p.world.collector + "/v1/traces",
-			"--oltp-logs-url", m.p.world.collector + "/v1/logs", "--oltp-report-interval", "1",
+			"--oltp-metrics-url", p.world.collector + "/v1/metrics", "--oltp-tracing-url", p.world.collector + "/v1/traces",
+			"--oltp-logs-url", p.world.collector + "/v1/logs", "--oltp-report-interval", "1",
 		}
 	}
 	return nil
@@ -149,7 +123,7 @@ func (m *member) tracking() []string {
 
 // sawTheEnd reports whether the member's newest process saw the end of the run.
 func (m *member) sawTheEnd() (ended bool) {
-	for e, err := range event.Read(m.events()) {
+	for e, err := range event.Read(m.Events()) {
 		if err != nil {
 			return false
 		}
@@ -163,18 +137,18 @@ func (m *member) sawTheEnd() (ended bool) {
 	return ended
 }
 
-func (m *member) metrics() string { return filepath.Join(m.home, "metrics.jsonl") }
+func (m *member) metrics() string { return filepath.Join(m.Dir, "metrics.jsonl") }
 
 // first returns the flags that only the first member has: for uploads and evaluations.
-func (m *member) first() (args []string) {
-	switch m.p.row.levels["uploads"] {
+func (p *play) first() (args []string) {
+	switch p.row.levels["uploads"] {
 	case "hub":
 		args = append(args, "--hub-repo", uploadRepo)
 	case "bucket":
 		args = append(args, "--gcs-bucket", uploadBucket)
 	}
-	if m.p.row.has("evaluations", "on") {
-		args = append(args, "--eval-tasks", "arc_easy", "--eval-data", m.p.evaluations, "--eval-task-max-docs", "2", "--prompt-task")
+	if p.row.has("evaluations", "on") {
+		args = append(args, "--eval-tasks", "arc_easy", "--eval-data", p.evaluations, "--eval-task-max-docs", "2", "--prompt-task")
 	}
 	return args
 }

@@ -13,7 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/base/child"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // Time limits that only a hang exceeds, even on slow machines.
@@ -40,8 +41,9 @@ type play struct {
 	row     row
 	dir     string
 	world   *world
-	place   process.Place // of the host, and of the members with fast links
-	far     process.Place // of the member with the slow link
+	place   testbed.Place // of the host, and of the members with fast links
+	far     testbed.Place // of the member with the slow link
+	net     *testbed.Network
 	host    *host
 	members []*member
 	late    *member // joins late; nil: none
@@ -64,8 +66,6 @@ func (p *play) found(kind, format string, args ...any) {
 	defer p.mu.Unlock()
 	p.findings = append(p.findings, finding{kind, fmt.Sprintf(format, args...)})
 }
-
-func (p *play) statePath() string { return filepath.Join(p.dir, "state.toml") }
 
 // patience detects a run that makes no progress. It is not safe for concurrent use.
 type patience struct {
@@ -110,14 +110,14 @@ func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	p := &play{setup: u, row: r, dir: dir, lost: map[string]int{}}
+	p := &play{setup: u, row: r, dir: dir, net: &testbed.Network{Bin: u.bin, Dir: dir, RunID: runID}, lost: map[string]int{}}
 	p.world, err = u.makeWorld(ctx, r, dir)
 	defer p.world.end()
 	if err != nil {
 		return o, err
 	}
 	end, err := p.findPlaces()
-	if errors.Is(err, process.ErrNoLinks) {
+	if errors.Is(err, testbed.ErrNoLinks) {
 		return outcome{row: r, skipped: err.Error()}, os.RemoveAll(dir)
 	}
 	if err != nil {
@@ -128,12 +128,12 @@ func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	if err := os.WriteFile(p.statePath(), text, 0o644); err != nil {
+	if err := os.WriteFile(p.net.StatePath(), text, 0o644); err != nil {
 		return o, err
 	}
 	p.validate(ctx)
 	if r.refused == "" {
-		p.train(ctx)
+		p.train(ctx, text)
 	}
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
@@ -149,7 +149,7 @@ func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
 // findPlaces chooses the places of the row's processes. The caller must call end after they have
 // ended.
 func (p *play) findPlaces() (end func() error, err error) {
-	l := links{here: process.Loopback(1)[0], far: process.Loopback(1)[0], end: func() error { return nil }}
+	l := links{here: testbed.Loopback(1)[0], far: testbed.Loopback(1)[0], end: func() error { return nil }}
 	if p.row.refused == "" && !p.row.has("link", "fast") {
 		if l, err = p.row.makeLinks(p.world); err != nil {
 			return nil, err
@@ -159,7 +159,7 @@ func (p *play) findPlaces() (end func() error, err error) {
 	p.place.Env, p.far.Env = p.world.env, p.world.env
 	if p.world.dataPort != "" {
 		p.world.dataAddr = net.JoinHostPort(p.place.Address, p.world.dataPort)
-		p.world.location = map[string]any{"Server": p.world.dataAddr}
+		p.world.data.Location = map[string]any{"Server": p.world.dataAddr}
 	}
 	return l.end, nil
 }
@@ -167,9 +167,9 @@ func (p *play) findPlaces() (end func() error, err error) {
 // validate runs the command that validates the row's settings. It must refuse a forbidden combination
 // with an explanation. A server must refuse the combination at its start too.
 func (p *play) validate(ctx context.Context) {
-	args := []string{"--state", p.statePath()}
-	if p.world.dataConfig != "" {
-		args = append(args, "--data-config", p.world.dataConfig)
+	args := []string{"--state", p.net.StatePath()}
+	if p.world.data.Config != "" {
+		args = append(args, "--data-config", p.world.data.Config)
 	}
 	saved := filepath.Join(p.dir, "refused")
 	commands := map[string][]string{"validate-config": append([]string{"server", "validate-config"}, args...)}
@@ -195,12 +195,12 @@ func (p *play) validate(ctx context.Context) {
 }
 
 // train runs the row's run to its end and checks it.
-func (p *play) train(ctx context.Context) {
+func (p *play) train(ctx context.Context, state []byte) {
 	ctx, within, end := withPatience(ctx)
 	p.within = within
 	defer p.clear() // after end, which ends the remaining processes
 	defer end()
-	if err := p.begin(ctx); err != nil {
+	if err := p.begin(ctx, state); err != nil {
 		p.found("run", "%v", errors.Join(err, context.Cause(ctx)))
 		return
 	}
@@ -216,8 +216,8 @@ func (p *play) train(ctx context.Context) {
 }
 
 // begin starts everything, executes the incidents, and waits until the members have ended.
-func (p *play) begin(ctx context.Context) (err error) {
-	if p.host, err = newHost(p); err != nil {
+func (p *play) begin(ctx context.Context, state []byte) (err error) {
+	if p.host, err = newHost(p, state); err != nil {
 		return err
 	}
 	if err := p.makeMembers(ctx); err != nil {
@@ -241,17 +241,16 @@ func (p *play) begin(ctx context.Context) (err error) {
 		return err
 	}
 	for _, m := range p.members {
-		now, _, left := m.life()
-		if now == nil || left {
+		if _, left := m.life(); !m.Started() || left {
 			continue
 		}
 		select {
-		case <-now.Ended():
+		case <-m.Ended():
 		case <-ctx.Done():
-			return fmt.Errorf("%s has not ended", m.name)
+			return fmt.Errorf("%s has not ended", m.Name)
 		}
-		if code := now.ExitCode(); code != 0 {
-			p.found("exit", "%s: %v", m.name, now.Wait())
+		if err := m.Failure(); err != nil {
+			p.found("exit", "%s: %v", m.Name, err)
 		}
 	}
 	return nil
@@ -260,25 +259,26 @@ func (p *play) begin(ctx context.Context) (err error) {
 // makeMembers makes the members of the row. It starts none of them.
 func (p *play) makeMembers(ctx context.Context) error {
 	for i := range members {
-		if _, err := p.newMember(i); err != nil {
+		place := p.place
+		if i == slow {
+			place = p.far
+		}
+		if _, err := p.newMember(place); err != nil {
 			return err
 		}
 	}
-	p.members[slow].place = p.far
 	if p.row.has("liar", "accuses") {
 		program, err := p.setup.liar(ctx)
 		if err != nil {
 			return err
 		}
-		liar, err := p.newMember(members)
-		if err != nil {
+		if p.liar, err = p.newMember(p.place); err != nil {
 			return err
 		}
-		p.liar, liar.program = liar, program
-		liar.place.Env = append(slices.Clone(liar.place.Env), victimVariable+"="+p.members[slow].key.ID().String())
+		p.liar.Program, p.liar.Env = program, append(slices.Clone(p.liar.Env), victimVariable+"="+p.members[slow].Key.ID().String())
 	}
 	if p.row.has("late", "joins") {
-		late, err := p.newMember(len(p.members))
+		late, err := p.newMember(p.place)
 		if err != nil {
 			return err
 		}
@@ -288,31 +288,22 @@ func (p *play) makeMembers(ctx context.Context) error {
 }
 
 // ends waits for a process that has finished its work, and reports whether it has ended.
-func (p *play) ends(ctx context.Context, one *process.Process, name string) bool {
+func (p *play) ends(ctx context.Context, one *child.Process) bool {
 	ctx, cancel := context.WithTimeout(ctx, exitLimit)
 	defer cancel()
 	select {
 	case <-one.Ended():
 		return true
 	case <-ctx.Done():
-		p.found("exit", "%s has not ended within %v", name, exitLimit)
+		p.found("exit", "%s has not ended within %v", one.Name, exitLimit)
 		return false
 	}
 }
 
 // clear waits for the processes, whose context has ended.
 func (p *play) clear() {
-	var all []*process.Process
-	if p.host != nil {
-		all = append(all, p.host.now, p.host.data)
-	}
-	for _, m := range p.members {
-		now, _, _ := m.life()
-		all = append(all, now)
-	}
-	for _, one := range all {
-		if one != nil {
-			<-one.Ended()
-		}
+	p.net.AwaitAll()
+	if p.host != nil && p.host.data != nil {
+		<-p.host.data.Ended()
 	}
 }

@@ -68,7 +68,7 @@ func (r row) state(w *world) ([]byte, error) {
 	}
 	model := map[string]any{
 		"architecture": "HfLlama", "data_type": "Pretraining", "max_seq_len": seqLen, "cold_start_warmup_steps": 0,
-		"data_location": w.location, "checkpoint": w.checkpoint, "optimizer": r.optimizer(),
+		"data_location": w.data.Location, "checkpoint": w.checkpoint, "optimizer": r.optimizer(),
 		"lr_schedule": map[string]any{"Constant": map[string]any{"base_lr": 4e-3, "warmup_steps": 0, "warmup_init_lr": 0.0}},
 	}
 	return toml.Marshal(map[string]any{"run_id": runID, "config": config, "model": map[string]any{"LLM": model}})

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // share is the part of the matrix that runs with all tests: few rows with many features in each.
@@ -24,7 +24,7 @@ func TestShare(t *testing.T) {
 		t.Skip("-short: starts real processes")
 	}
 	dir := t.TempDir()
-	programs, err := process.Build(t.Context(), filepath.Join("..", ".."), dir)
+	programs, err := testbed.Build(t.Context(), filepath.Join("..", ".."), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/pause"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -49,7 +49,7 @@ func (p *play) happen(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go p.watch(watching, stop)
-	for e, err := range event.Follow(watching, p.members[0].events()) {
+	for e, err := range event.Follow(watching, p.members[0].Events()) {
 		if err != nil {
 			return err
 		}
@@ -77,9 +77,9 @@ func (p *play) happen(ctx context.Context) error {
 // watch calls stop if the first member ends without being asked to.
 func (p *play) watch(ctx context.Context, stop func()) {
 	for pause.For(ctx, time.Second) == nil {
-		now, asked, _ := p.members[0].life()
+		asked, _ := p.members[0].life()
 		select {
-		case <-now.Ended():
+		case <-p.members[0].Ended():
 			if !asked {
 				stop()
 			}
@@ -99,9 +99,8 @@ func (p *play) joinLate(ctx context.Context, step uint32) error {
 func (p *play) stopOne(ctx context.Context, step uint32) error {
 	m := p.members[slow]
 	m.note(step, absent, "it was stopped for some seconds")
-	now, _, _ := m.life()
-	now.Signal(syscall.SIGSTOP)
-	defer now.Signal(syscall.SIGCONT)
+	m.Signal(syscall.SIGSTOP)
+	defer m.Signal(syscall.SIGCONT)
 	_ = pause.For(ctx, stopFor)
 	return nil
 }
@@ -110,9 +109,9 @@ func (p *play) stopOne(ctx context.Context, step uint32) error {
 func (p *play) killOne(ctx context.Context, step uint32) error {
 	m := p.members[killed]
 	m.note(step, absent, "it was killed")
-	now, _, _ := m.life()
-	now.Signal(syscall.SIGKILL)
-	<-now.Ended()
+	if err := m.Kill(); err != nil {
+		return err
+	}
 	_ = pause.For(ctx, startAfter)
 	return m.start(ctx)
 }
@@ -140,7 +139,7 @@ func (p *play) leave(ctx context.Context, step uint32) error {
 func (p *play) stopAll(ctx context.Context, step uint32) error {
 	var running []*member
 	for _, m := range p.members {
-		if now, _, left := m.life(); now != nil && !left {
+		if _, left := m.life(); m.Started() && !left {
 			running = append(running, m)
 		}
 	}
@@ -169,12 +168,11 @@ func (p *play) stopAll(ctx context.Context, step uint32) error {
 // members that are as fast as the first member may have seen it.
 func (p *play) ask(ctx context.Context, m *member) {
 	m.mu.Lock()
-	now := m.now
 	m.asked = true
 	m.mu.Unlock()
-	now.Signal(syscall.SIGINT)
-	if p.ends(ctx, now, m.name) && now.ExitCode() != interrupt && (now.ExitCode() != 0 || !m.sawTheEnd()) {
-		p.found("exit", "%s ended with exit code %d after Ctrl-C, want %d", m.name, now.ExitCode(), interrupt)
+	m.Signal(syscall.SIGINT)
+	if p.ends(ctx, &m.Process) && m.ExitCode() != interrupt && (m.ExitCode() != 0 || !m.sawTheEnd()) {
+		p.found("exit", "%s ended with exit code %d after Ctrl-C, want %d", m.Name, m.ExitCode(), interrupt)
 	}
 }
 
@@ -182,7 +180,7 @@ func (p *play) ask(ctx context.Context, m *member) {
 func (p *play) starve(ctx context.Context) {
 	if p.row.has("starved", "busy") {
 		for range busyLoops {
-			go process.Spin(ctx)
+			go testbed.Spin(ctx)
 		}
 	}
 }

@@ -2,22 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 const (
@@ -31,26 +28,24 @@ const (
   "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false, "initializer_range": 0.02
 }`
 
-	dataBucket, modelBucket, uploadBucket = "tokens", "models", "uploads"
-	baseRepo, uploadRepo                  = "org/base", "org/out"
-	hubToken                              = "hf_write"
+	modelBucket, uploadBucket = "models", "uploads"
+	baseRepo, uploadRepo      = "org/base", "org/out"
+	hubToken                  = "hf_write"
 )
 
 // world is the environment of a row's processes.
 type world struct {
-	model      string         // folder
-	location   map[string]any // data_location
+	model      string // folder
+	data       testbed.Source
 	checkpoint map[string]any
 	env        []string
 	tmp        string // temporary folder of the processes
 	dataPort   string // of the data server, if there is one
 	dataAddr   string // its address
-	dataConfig string // its data.toml
 	hub        *hubtest.Server
 	buckets    *fakegcs.Server
 	reports    atomic.Int64 // received by the collector of metrics
 	collector  string       // its address
-	served     string       // URL of the tokens, if they are served over HTTP
 	ends       []func()
 }
 
@@ -66,35 +61,25 @@ func (u setup) prepareModel(ctx context.Context) (model, tokens string, err erro
 	if _, err := os.Stat(filepath.Join(model, "model.safetensors")); err == nil {
 		return model, tokens, nil
 	}
-	if err := os.MkdirAll(tokens, 0o755); err != nil {
+	if err := testbed.WriteTokens(tokens, text()); err != nil {
 		return "", "", err
 	}
-	if err := os.WriteFile(filepath.Join(tokens, "train.ds"), text(), 0o644); err != nil {
-		return "", "", err
-	}
-	config := filepath.Join(u.out, "config.json")
-	if err := os.WriteFile(config, []byte(modelConfig), 0o644); err != nil {
-		return "", "", err
-	}
-	made := exec.CommandContext(ctx, u.client(), "init-model", "--config", config, "--seed", "1", "--output", model)
-	if out, err := made.CombinedOutput(); err != nil {
-		return "", "", fmt.Errorf("make a model: %w: %s", err, out)
-	}
-	return model, tokens, nil
+	model, err = testbed.InitModel(ctx, u.client(), u.out, []byte(modelConfig))
+	return model, tokens, err
 }
 
-// text returns two-byte tokens, each of which follows from the previous one except for some noise,
-// so that there is something to learn.
-func text() (b []byte) {
+// text returns tokens. Each token follows from the previous one except for some noise, so that
+// there is something to learn.
+func text() (tokens []uint16) {
 	random := rand.New(rand.NewPCG(1, 2))
 	at := 0
 	for range sequences*seqLen + 1 {
 		if at = (at*7 + 13) % common; random.IntN(4) == 0 {
 			at = random.IntN(common)
 		}
-		b = binary.LittleEndian.AppendUint16(b, uint16(at))
+		tokens = append(tokens, uint16(at))
 	}
-	return b
+	return tokens
 }
 
 // makeWorld creates the environment of a row's processes in a folder.
@@ -162,42 +147,19 @@ func (w *world) beginFrom(r row) {
 	}
 }
 
-// readFrom sets the location of the run's data.
-func (w *world) readFrom(r row, dir, tokens string) error {
-	http := func(location map[string]any) map[string]any {
-		return map[string]any{"Http": map[string]any{"location": location, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle"}}
-	}
-	switch r.levels["data"] {
-	case "http":
-		served := httptest.NewServer(fileServer(tokens))
-		w.ends = append(w.ends, served.Close)
-		w.served = served.URL
-		w.location = http(map[string]any{"SingleUrl": served.URL + "/train.ds"})
-	case "bucket":
-		files, err := folder(tokens)
-		if err != nil {
-			return err
-		}
-		for name, content := range files {
-			w.buckets.Set(dataBucket, "all/"+name, content)
-		}
-		w.location = http(map[string]any{"Gcp": map[string]any{"bucket_name": dataBucket, "filter_directory": "all"}})
-	case "server":
-		port, err := process.FreePort()
+// readFrom sets the location of the run's data. The address of a data server follows later.
+func (w *world) readFrom(r row, dir, tokens string) (err error) {
+	if r.has("data", "server") {
+		port, err := child.FreePort()
 		if err != nil {
 			return err
 		}
 		w.dataPort = strconv.Itoa(port)
-		w.dataConfig = filepath.Join(dir, "data.toml")
-		settings := fmt.Sprintf("seq_len = %d\ndir = %q\ntoken_size = \"TwoBytes\"\nshuffle_seed = [%s0]\n", seqLen, tokens, strings.Repeat("0, ", 31))
-		return os.WriteFile(w.dataConfig, []byte(settings), 0o644)
-	default:
-		w.location = map[string]any{"Local": map[string]any{"path": tokens, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle"}}
 	}
-	return nil
+	w.data, err = testbed.Serve(r.levels["data"], tokens, dir, seqLen, "", w.buckets)
+	w.ends = append(w.ends, w.data.End)
+	return err
 }
-
-func fileServer(dir string) http.Handler { return http.FileServer(http.Dir(dir)) }
 
 // delay returns the training time of the dummy model, in seconds.
 func (r row) delay() string {

@@ -28,6 +28,7 @@ var courtMutations = []mutation{
 	{"who said that somebody is silent is ejected", complaintsEject, courtFaults | scenario.Drop, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 7},
 	{"complaints are not counted", complaintsAreForgotten, courtFaults, []check.Assertion{check.FairlyTried}, 7},
 	{"complaints are for ever", complaintsStay, courtFaults, []check.Assertion{check.FairlyTried}, 7},
+	{"complaints of pending clients are lost when an epoch begins", complaintsEndBetween, courtFaults, []check.Assertion{check.FairlyTried}, 41},
 	{"juries that do not agree eject", undecidedEjects, courtFaults | scenario.Drop, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 31},
 	{"trials end with the epoch", trialsEndWithTheEpoch, courtFaults, []check.Assertion{check.FairlyTried}, 0},
 	{"trials last six rounds, however short", trialsEndSoon, courtFaults, []check.Assertion{check.FairlyTried}, 47},
@@ -254,6 +255,17 @@ func complaintsStay() rules {
 		}
 		return changed
 	}}
+}
+
+// complaintsEndBetween forgets the complaints of pending clients when they become members.
+func complaintsEndBetween() rules {
+	return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
+		if s.RunState == coordinator.Warmup {
+			for i := range s.Epoch.Clients {
+				s.Epoch.Clients[i].Complaints = 0
+			}
+		}
+	})
 }
 
 // undecidedEjects ejects an accused that a jury did not acquit in time.

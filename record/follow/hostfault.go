@@ -3,6 +3,7 @@ package follow
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/psyche-go/psyche/record/wire"
@@ -94,11 +95,14 @@ func (h *HostFault) JSON() []byte {
 	return append(content, '\n')
 }
 
-// ReadHostFault decodes the output of JSON.
+// ErrEvidence means that bytes are not the evidence of a [HostFault].
+var ErrEvidence = errors.New("not evidence against a host")
+
+// ReadHostFault decodes the output of JSON. Its errors wrap [ErrEvidence].
 func ReadHostFault(content []byte) (*HostFault, error) {
 	var f evidenceFile
 	if err := json.Unmarshal(content, &f); err != nil {
-		return nil, fmt.Errorf("evidence: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrEvidence, err)
 	}
 	l := &HostFault{Reason: f.Reason, Evidence: Evidence{Index: f.Index}}
 	e := &l.Evidence
@@ -106,7 +110,7 @@ func ReadHostFault(content []byte) (*HostFault, error) {
 	read := func(name, text string) []byte {
 		raw, bad := hex.DecodeString(text)
 		if bad != nil && err == nil {
-			err = fmt.Errorf("evidence: %s: want hexadecimal digits: %w", name, bad)
+			err = fmt.Errorf("%w: %s: want hexadecimal digits: %w", ErrEvidence, name, bad)
 		}
 		return raw
 	}
@@ -114,7 +118,7 @@ func ReadHostFault(content []byte) (*HostFault, error) {
 	for _, h := range f.Heads {
 		head := wire.Head{Index: h.Index, Step: h.Step}
 		if copy(head.Hash[:], read("hash", h.Hash)) != len(head.Hash) || copy(head.Signature[:], read("signature", h.Signature)) != len(head.Signature) {
-			return nil, fmt.Errorf("evidence: head %d is cut", h.Index)
+			return nil, fmt.Errorf("%w: head %d is cut", ErrEvidence, h.Index)
 		}
 		e.Heads = append(e.Heads, head)
 	}

@@ -103,7 +103,7 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 		source := open(s)
 		m.take(source)
 		var err error
-		m.parameters, m.buffers, err = source.CloseWithBuffers()
+		m.parameters, m.buffers, err = source.Close()
 		return err
 	})
 	if err != nil {
@@ -182,9 +182,6 @@ func (m *DeepSeek) Close(ctx context.Context) error {
 		return nil
 	})
 }
-
-// Config returns the config of the model.
-func (m *DeepSeek) Config() Config { return m.config }
 
 // Engine returns the engine of the model.
 func (m *DeepSeek) Engine() *torch.Engine { return m.engine }

@@ -99,7 +99,7 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 		source := open(s)
 		m.take(source)
 		var err error
-		m.parameters, m.buffers, err = source.CloseWithBuffers()
+		m.parameters, m.buffers, err = source.Close()
 		return err
 	})
 	if err != nil {
@@ -173,9 +173,6 @@ func (m *Llama) Close(ctx context.Context) error {
 		return nil
 	})
 }
-
-// Config returns the config of the model.
-func (m *Llama) Config() Config { return m.config }
 
 // Engine returns the engine of the model.
 func (m *Llama) Engine() *torch.Engine { return m.engine }

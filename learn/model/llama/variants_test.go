@@ -129,8 +129,8 @@ func greedy(t *testing.T, e *torch.Engine, m *llama.Llama, text []int32, length 
 			fresh = text
 		}
 		torchtest.Do(t, e, false, func(s *torch.Scope) error {
-			next := m.Next(s, kvcache.Text{IDs: fresh, Cache: cache}).Argmax(1, false).CopyInt64s()[0]
-			text = append(text, int32(next))
+			logits := m.Next(s, kvcache.Text{IDs: fresh, Cache: cache}).CopyFloat32s()
+			text = append(text, int32(slices.Index(logits, slices.Max(logits))))
 			fresh = text[len(text)-1:]
 			return nil
 		})

@@ -78,7 +78,7 @@ func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
 	return s.parameter(name, t)
 }
 
-// TakeBuffer is Take for a tensor that is not trained. CloseWithBuffers returns it among the
+// TakeBuffer is Take for a tensor that is not trained. Close returns it among the
 // buffers.
 func (s *Source) TakeBuffer(name string, shape ...int64) *torch.Tensor {
 	t := s.read(s.scope, name, shape)
@@ -163,15 +163,9 @@ func (s *Source) parameter(name string, t *torch.Tensor) *torch.Tensor {
 	return t
 }
 
-// Close returns all parameters taken, sorted by name. After an error, or if tensors are left over,
-// it frees them and returns an error.
-func (s *Source) Close() ([]torch.Parameter, error) {
-	parameters, _, err := s.CloseWithBuffers()
-	return parameters, err
-}
-
-// CloseWithBuffers is Close for a model with buffers, which it also returns.
-func (s *Source) CloseWithBuffers() (parameters, buffers []torch.Parameter, err error) {
+// Close returns all parameters and buffers taken, sorted by name. After an error, or if tensors are
+// left over, it frees them and returns an error.
+func (s *Source) Close() (parameters, buffers []torch.Parameter, err error) {
 	if s.err == nil && len(s.byName) > 0 {
 		var left []string
 		for name := range s.byName {

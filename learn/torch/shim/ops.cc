@@ -55,9 +55,6 @@ pt_result full(const int64_t *shape, int dims, double value, int dtype, int devi
   return tensor([&] { return at::full(sizes(shape, dims), value, options(dtype, device)); });
 }
 
-pt_result arange(int64_t count, int dtype, int device) {
-  return tensor([&] { return at::arange(count, options(dtype, device)); });
-}
 
 pt_result cat(pt_tensor *tensors, int count, int64_t dim) {
   return tensor([&] { return at::cat(list(tensors, count), dim); });
@@ -159,9 +156,6 @@ pt_result index_select(pt_tensor t, int64_t dim, pt_tensor index) {
 pt_result masked_fill(pt_tensor t, pt_tensor mask, double value) {
   return tensor([&] { return at::masked_fill(T(t), T(mask), value); });
 }
-pt_result tril(pt_tensor t, int64_t diagonal) {
-  return tensor([&] { return at::tril(T(t), diagonal); });
-}
 pt_result triu(pt_tensor t, int64_t diagonal) {
   return tensor([&] { return at::triu(T(t), diagonal); });
 }
@@ -183,9 +177,6 @@ pt_result add_scalar(pt_tensor t, double value) {
 pt_result mul_scalar(pt_tensor t, double value) {
   return tensor([&] { return at::mul(T(t), value); });
 }
-pt_result pow_scalar(pt_tensor t, double exponent) {
-  return tensor([&] { return at::pow(T(t), exponent); });
-}
 pt_result eq_scalar(pt_tensor t, double value) {
   return tensor([&] { return at::eq(T(t), value); });
 }
@@ -195,16 +186,12 @@ pt_result eq_scalar(pt_tensor t, double value) {
     return tensor([&] { return at::name(T(t)); });         \
   }
 PT_UNARY(neg)
-PT_UNARY(abs)
 PT_UNARY(sign)
-PT_UNARY(exp)
 PT_UNARY(log)
 PT_UNARY(sqrt)
-PT_UNARY(rsqrt)
 PT_UNARY(sin)
 PT_UNARY(cos)
 PT_UNARY(sigmoid)
-PT_UNARY(silu)
 PT_UNARY(sum)
 PT_UNARY(mean)
 #undef PT_UNARY
@@ -227,17 +214,8 @@ pt_result sum_dim(pt_tensor t, int64_t dim, int keep) {
 pt_result mean_dim(pt_tensor t, int64_t dim, int keep) {
   return tensor([&] { return at::mean(T(t), at::IntArrayRef(dim), keep != 0); });
 }
-pt_result max_dim(pt_tensor t, int64_t dim, int keep) {
-  return tensor([&] { return std::get<0>(at::max(T(t), dim, keep != 0)); });
-}
-pt_result argmax(pt_tensor t, int64_t dim, int keep) {
-  return tensor([&] { return at::argmax(T(t), dim, keep != 0); });
-}
 pt_result softmax(pt_tensor t, int64_t dim) {
   return tensor([&] { return at::softmax(T(t), dim); });
-}
-pt_result log_softmax(pt_tensor t, int64_t dim) {
-  return tensor([&] { return at::log_softmax(T(t), dim); });
 }
 pt_result cross_entropy(pt_tensor logits, pt_tensor targets) {
   return tensor([&] { return at::cross_entropy_loss(T(logits), T(targets)); });
@@ -268,26 +246,11 @@ pt_number all_finite(pt_tensor *tensors, int count) {
 char *add_in_place(pt_tensor t, pt_tensor other, double alpha) {
   return status([&] { T(t).add_(T(other), alpha); });
 }
-char *mul_in_place(pt_tensor t, pt_tensor other) {
-  return status([&] { T(t).mul_(T(other)); });
-}
-char *add_scalar_in_place(pt_tensor t, double value) {
-  return status([&] { T(t).add_(value); });
-}
 char *mul_scalar_in_place(pt_tensor t, double value) {
   return status([&] { T(t).mul_(value); });
 }
-char *addcmul_in_place(pt_tensor t, pt_tensor a, pt_tensor b, double value) {
-  return status([&] { T(t).addcmul_(T(a), T(b), value); });
-}
-char *addcdiv_in_place(pt_tensor t, pt_tensor a, pt_tensor b, double value) {
-  return status([&] { T(t).addcdiv_(T(a), T(b), value); });
-}
 char *lerp_in_place(pt_tensor t, pt_tensor end, double weight) {
   return status([&] { T(t).lerp_(T(end), weight); });
-}
-char *fill(pt_tensor t, double value) {
-  return status([&] { T(t).fill_(value); });
 }
 char *copy(pt_tensor t, pt_tensor source) {
   return status([&] { T(t).copy_(T(source)); });

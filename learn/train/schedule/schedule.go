@@ -113,8 +113,8 @@ type ColdStart struct {
 	Start, Steps uint32
 }
 
-// Factor returns the scale of a step, in [0, 1].
-func (c ColdStart) Factor(step uint32) float64 {
+// factor returns the scale of a step, in [0, 1].
+func (c ColdStart) factor(step uint32) float64 {
 	if c.Steps == 0 || step < c.Start || step-c.Start >= c.Steps {
 		return 1
 	}
@@ -123,5 +123,5 @@ func (c ColdStart) Factor(step uint32) float64 {
 
 // LR returns the learning rate of a step with the cold start's scale.
 func (c ColdStart) LR(s Schedule, step uint32) float32 {
-	return float32(s.rate(step) * c.Factor(step))
+	return float32(s.rate(step) * c.factor(step))
 }

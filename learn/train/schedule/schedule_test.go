@@ -119,14 +119,14 @@ func TestColdStart(t *testing.T) {
 		want float64
 	}{{99, 1}, {100, 0}, {105, 0.5}, {109, 0.9}, {110, 1}, {200, 1}}
 	for _, test := range tests {
-		if got := (ColdStart{Start: 100, Steps: 10}).Factor(test.step); got != test.want {
+		if got := (ColdStart{Start: 100, Steps: 10}).factor(test.step); got != test.want {
 			t.Errorf("step %d: %v, want %v", test.step, got, test.want)
 		}
 	}
-	if got := (ColdStart{}).Factor(0); got != 1 {
+	if got := (ColdStart{}).factor(0); got != 1 {
 		t.Errorf("no cold start: %v", got)
 	}
-	if got := (ColdStart{Start: math.MaxUint32 - 1, Steps: 10}).Factor(math.MaxUint32); got != 0.1 {
+	if got := (ColdStart{Start: math.MaxUint32 - 1, Steps: 10}).factor(math.MaxUint32); got != 0.1 {
 		t.Errorf("at the last step of all: %v", got)
 	}
 }

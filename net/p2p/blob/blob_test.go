@@ -128,7 +128,7 @@ func TestFetchSizes(t *testing.T) {
 		if held, ok := local.Get(t.Context(), hash); !ok || !bytes.Equal(held, data) {
 			t.Errorf("%d bytes: not in the store", size)
 		}
-		if got := local.Usage().Memory; got != cost(uint64(size)) {
+		if got := local.usage().Memory; got != cost(uint64(size)) {
 			t.Errorf("%d bytes: usage %d, want %d", size, got, cost(uint64(size)))
 		}
 		local = NewStore(1 << 30)
@@ -296,7 +296,7 @@ func TestFetchFailures(t *testing.T) {
 			if _, err := Fetch(testContext(t), nodes[0], store, test.hash, test.size, test.holders); !errors.Is(err, test.want) {
 				t.Errorf("error %v, want %v", err, test.want)
 			}
-			if usage := store.Usage(); usage.Memory != 0 || len(store.flights) != 0 {
+			if usage := store.usage(); usage.Memory != 0 || len(store.flights) != 0 {
 				t.Errorf("left behind %+v and %d flights", usage, len(store.flights))
 			}
 		})

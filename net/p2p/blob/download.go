@@ -281,7 +281,7 @@ func (d *download) finish(a *attempt) {
 	}
 	switch {
 	case errors.Is(a.err, errCorrupt):
-		d.node.Penalise(h.id, p2p.FaultWrongBytes, "blob "+d.into.key.hash.Short())
+		d.node.Penalise(h.id, p2p.FaultWrongBytes, "blob "+d.into.key.hash.short())
 		d.lose(h, a.err)
 		return
 	case errors.Is(a.err, errSize):
@@ -394,7 +394,7 @@ func (d *download) watch() {
 			a.cancel(errPreempted) // without a penalty: the holder may be sending to many members
 		case still >= d.s.lone, age >= d.s.lone && float64(a.seen) < crawlRate*age.Seconds(), other != nil && still >= stallTime:
 			if d.node.Reaches(a.holder.id) { // otherwise the relay may be at fault, or the member may have left
-				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
+				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.short())
 			}
 			a.holder.slow = true
 			a.cancel(errSlow)

@@ -47,7 +47,7 @@ func (e *FetchError) Error() string {
 	for _, failure := range e.Failures {
 		texts = append(texts, failure.Error())
 	}
-	return fmt.Sprintf("no holder delivered blob %s: %s", e.Hash.Short(), strings.Join(texts, "; "))
+	return fmt.Sprintf("no holder delivered blob %s: %s", e.Hash.short(), strings.Join(texts, "; "))
 }
 
 // Unwrap returns the failures.
@@ -86,14 +86,14 @@ func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, h
 	for {
 		if data, held := s.Get(ctx, hash); held {
 			if uint64(len(data)) != size {
-				return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, announced %d", hash.Short(), errSize, len(data), size)
+				return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, announced %d", hash.short(), errSize, len(data), size)
 			}
 			return data, nil
 		}
 		f, mine := s.board(key)
 		if f == nil { // the payload arrived meanwhile, or is on a disk that does not respond
 			if ctx.Err() != nil {
-				return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
+				return nil, fmt.Errorf("fetch blob %s: %w", hash.short(), ctx.Err())
 			}
 			continue
 		}
@@ -105,7 +105,7 @@ func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, h
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
+			return nil, fmt.Errorf("fetch blob %s: %w", hash.short(), ctx.Err())
 		}
 		// The other caller's context has ended, but ours has not.
 		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
@@ -143,7 +143,7 @@ func fetch(ctx context.Context, n *p2p.Node, s *Store, key flightKey, holders []
 		err = complete(ctx, n, s, p, holders)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fetch blob %s of %d bytes: %w", key.hash.Short(), key.size, err)
+		return nil, fmt.Errorf("fetch blob %s of %d bytes: %w", key.hash.short(), key.size, err)
 	}
 	return s.complete(p), nil
 }
@@ -165,7 +165,7 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 			return nil
 		}
 		s.logger.Warn("blob: the partial payload of an earlier process was changed; fetching the payload again",
-			"blob", p.key.hash.Short(), "bytes", p.key.size)
+			"blob", p.key.hash.short(), "bytes", p.key.size)
 	}
 }
 
@@ -174,32 +174,32 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	if data, ok := s.Get(ctx, hash); ok {
 		if uint64(len(data)) > maxSize {
-			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), ErrTooLarge, len(data), maxSize)
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.short(), ErrTooLarge, len(data), maxSize)
 		}
 		return data, nil
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
+		return nil, fmt.Errorf("fetch blob %s: %w", hash.short(), ctx.Err())
 	}
 	failed := &FetchError{Hash: hash}
 	for _, holder := range s.holders.order(n, eligible(n, holders)) {
 		size, err := probe(ctx, source{node: n, holder: holder, hash: hash})
 		switch {
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
+			return nil, fmt.Errorf("fetch blob %s: %w", hash.short(), ctx.Err())
 		case err != nil:
 			if errors.Is(err, errCorrupt) {
-				n.Penalise(holder, p2p.FaultWrongBytes, "size of blob "+hash.Short())
+				n.Penalise(holder, p2p.FaultWrongBytes, "size of blob "+hash.short())
 			}
 			failed.Failures = append(failed.Failures, HolderError{holder, err})
 			continue
 		case size > maxSize:
-			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), ErrTooLarge, size, maxSize)
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.short(), ErrTooLarge, size, maxSize)
 		}
 		return Fetch(ctx, n, s, hash, size, holders)
 	}
 	if len(failed.Failures) == 0 {
-		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ErrNoHolders)
+		return nil, fmt.Errorf("fetch blob %s: %w", hash.short(), ErrNoHolders)
 	}
 	return nil, failed
 }

@@ -93,7 +93,7 @@ func TestLentPayloadsAreAlwaysComplete(t *testing.T) {
 	for _, h := range hashes {
 		store.Drop(h)
 	}
-	if usage := store.Usage(); usage != (Usage{}) {
+	if usage := store.usage(); usage != (used{}) {
 		t.Errorf("left behind %+v", usage)
 	}
 }
@@ -128,8 +128,8 @@ func TestPayloadIsLentFromAFile(t *testing.T) {
 		if err != nil || h != Hash(blake3.Sum256(data)) {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
-		if e := store.blobs[h]; e.data != nil || store.Usage() != (Usage{Blobs: 1}) {
-			t.Errorf("%d bytes: usage %+v, in memory: %v", size, store.Usage(), e.data != nil)
+		if e := store.blobs[h]; e.data != nil || store.usage() != (used{Blobs: 1}) {
+			t.Errorf("%d bytes: usage %+v, in memory: %v", size, store.usage(), e.data != nil)
 		}
 		outer, _, _ := file.Outer()
 		if err := os.Remove(outer.(*os.File).Name()); err != nil {
@@ -147,7 +147,7 @@ func TestPayloadIsLentFromAFile(t *testing.T) {
 			t.Errorf("%d bytes: a copy in memory is not preferred to a file", size)
 		}
 		store.Drop(h)
-		if usage := store.Usage(); usage != (Usage{}) {
+		if usage := store.usage(); usage != (used{}) {
 			t.Errorf("%d bytes: left behind %+v", size, usage)
 		}
 	}
@@ -161,8 +161,8 @@ func TestLentFileStaysInTheFolder(t *testing.T) {
 	if _, err := s.LendFrom(fileOf(t, data), nil); err != nil {
 		t.Fatal(err)
 	}
-	if e := s.blobs[h]; !e.inFolder() || s.Usage().Disk == 0 {
-		t.Errorf("usage %+v", s.Usage())
+	if e := s.blobs[h]; !e.inFolder() || s.usage().Disk == 0 {
+		t.Errorf("usage %+v", s.usage())
 	}
 }
 

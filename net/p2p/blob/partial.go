@@ -123,7 +123,7 @@ func (s *Store) complete(p *partial) []byte {
 			return p.data
 		}
 		fits := s.memory.makeRoom(cost(p.key.size))
-		s.logger.Warn("blob: a payload could not be written", "blob", p.key.hash.Short(), "bytes", p.key.size, "kept_in_memory", fits, "err", err)
+		s.logger.Warn("blob: a payload could not be written", "blob", p.key.hash.short(), "bytes", p.key.size, "kept_in_memory", fits, "err", err)
 		s.discard(p)
 		if !fits { // only the caller gets the data; members fetch it from other holders
 			return p.data

@@ -119,7 +119,7 @@ func TestFetchGoesOnAfterARestart(t *testing.T) {
 			if held, ok := third.Get(t.Context(), hash); !ok || !bytes.Equal(held, data) {
 				t.Fatal("not held after another restart")
 			}
-			if usage := third.Usage(); usage.Memory != 0 || usage.Disk != cost(uint64(len(data))) {
+			if usage := third.usage(); usage.Memory != 0 || usage.Disk != cost(uint64(len(data))) {
 				t.Errorf("usage %+v", usage)
 			}
 			Serve(nodes[0], third)
@@ -304,7 +304,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 	if after := heap(); after > before+8<<20 {
 		t.Errorf("heap grew from %d to %d bytes", before, after)
 	}
-	if usage := store.Usage(); usage != (Usage{}) {
+	if usage := store.usage(); usage != (used{}) {
 		t.Errorf("left behind %+v", usage)
 	}
 }
@@ -356,8 +356,8 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 	if err := fetched(); err == nil || errors.Is(err, errCorrupt) {
 		t.Errorf("fetched: %v", err)
 	}
-	if _, held := s.Get(t.Context(), hash); held || s.Usage() != (Usage{}) {
-		t.Errorf("held: %v, usage %+v", held, s.Usage())
+	if _, held := s.Get(t.Context(), hash); held || s.usage() != (used{}) {
+		t.Errorf("held: %v, usage %+v", held, s.usage())
 	}
 	if score := nodes[1].Score(nodes[0].ID()); score != 0 {
 		t.Errorf("the holder is blamed: %v", score)

@@ -136,7 +136,7 @@ func (s *Store) serve(r io.Reader, w io.Writer) error {
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("send blob %s: %w", asked.hash.Short(), err)
+		return fmt.Errorf("send blob %s: %w", asked.hash.short(), err)
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ type Hash [32]byte
 // String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// Short returns the first 8 digits of the hash, for logs.
-func (h Hash) Short() string { return hex.EncodeToString(h[:4]) }
+// short returns the first 8 digits of the hash, for logs.
+func (h Hash) short() string { return hex.EncodeToString(h[:4]) }
 
 // Options are the settings of a store.
 type Options struct {
@@ -167,7 +167,7 @@ func (s *Store) write(e *entry) {
 		e.data = nil
 		return
 	}
-	s.logger.Warn("blob: cannot write a payload; keeping it in memory", "blob", e.hash.Short(), "bytes", e.size, "err", err)
+	s.logger.Warn("blob: cannot write a payload; keeping it in memory", "blob", e.hash.short(), "bytes", e.size, "err", err)
 	s.disk.used -= cost(e.size)
 	s.memory.makeRoom(cost(e.size))
 	s.memory.used += cost(e.size)
@@ -251,7 +251,7 @@ func (s *Store) readFor(r *reading, e *entry) {
 
 // lost drops a payload whose file has changed.
 func (s *Store) lost(e *entry, err error) {
-	s.logger.Warn("blob: dropping an unusable file", "blob", e.hash.Short(), "bytes", e.size, "err", err)
+	s.logger.Warn("blob: dropping an unusable file", "blob", e.hash.short(), "bytes", e.size, "err", err)
 	s.mu.Lock()
 	current := s.blobs[e.hash] == e
 	if current {
@@ -268,7 +268,7 @@ func (s *Store) Retain(h Hash) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.blobs[h] == nil {
-		return fmt.Errorf("retain blob %s: %w", h.Short(), ErrNotHeld)
+		return fmt.Errorf("retain blob %s: %w", h.short(), ErrNotHeld)
 	}
 	s.retain(h)
 	return nil
@@ -357,18 +357,4 @@ func (s *Store) open(h Hash) (held, error) {
 		return held{}, fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}
 	return held{data, e.size, outboard}, nil
-}
-
-// Usage is the space that a store uses. Lent data does not count.
-type Usage struct {
-	Blobs  int
-	Memory int64 // bytes of payloads, their hash trees, and running fetches
-	Disk   int64 // bytes of the same in the folder
-}
-
-// Usage returns the store's current usage.
-func (s *Store) Usage() Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Usage{Blobs: len(s.blobs), Memory: s.memory.used, Disk: s.disk.used}
 }

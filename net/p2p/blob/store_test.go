@@ -51,7 +51,7 @@ func TestRetention(t *testing.T) {
 		t.Errorf("retain a missing blob: %v", err)
 	}
 	s.Drop(b)
-	if usage := s.Usage(); usage != (Usage{}) || s.memory.order.Len() != 0 {
+	if usage := s.usage(); usage != (used{}) || s.memory.order.Len() != 0 {
 		t.Errorf("left behind %+v, %d loose", usage, s.memory.order.Len())
 	}
 }
@@ -86,7 +86,7 @@ func TestRoomIsMadeOldestFirst(t *testing.T) {
 	for i := range 10 {
 		s.Put(filled(i + 10))
 	}
-	if usage := s.Usage(); usage.Blobs != 12 && usage.Blobs != 11 {
+	if usage := s.usage(); usage.Blobs != 12 && usage.Blobs != 11 {
 		t.Errorf("%d payloads, want at least the node's own 11", usage.Blobs)
 	}
 }
@@ -191,7 +191,7 @@ func TestFullMemory(t *testing.T) {
 		held = append(held, h)
 	}
 	held = append(held, s.Put(small(12)))
-	usage := s.Usage()
+	usage := s.usage()
 	if usage.Memory > 1<<20 || usage.Blobs != 13 || usage.Disk < 9*300_000 {
 		t.Errorf("usage %+v", usage)
 	}
@@ -201,7 +201,7 @@ func TestFullMemory(t *testing.T) {
 		}
 		s.Drop(h)
 	}
-	if usage := s.Usage(); usage != (Usage{}) {
+	if usage := s.usage(); usage != (used{}) {
 		t.Errorf("left behind %+v", usage)
 	}
 
@@ -224,7 +224,7 @@ func TestLentPayloadUsesNoRoom(t *testing.T) {
 	if h != Hash(blake3.Sum256(data)) || s.Lend(data) != h {
 		t.Fatal("the payload has a different hash")
 	}
-	if usage := s.Usage(); usage != (Usage{Blobs: 1}) {
+	if usage := s.usage(); usage != (used{Blobs: 1}) {
 		t.Errorf("usage %+v", usage)
 	}
 	if files, err := filepath.Glob(filepath.Join(dir, "*"+blobSuffix)); err != nil || len(files) > 0 {
@@ -247,16 +247,16 @@ func TestLentPayloadUsesNoRoom(t *testing.T) {
 		t.Error(err)
 	}
 	s.Drop(h)
-	if _, held := s.Get(t.Context(), h); held || s.Usage() != (Usage{}) {
-		t.Errorf("left behind %+v", s.Usage())
+	if _, held := s.Get(t.Context(), h); held || s.usage() != (used{}) {
+		t.Errorf("left behind %+v", s.usage())
 	}
 
 	kept := s.Put(data) // the store keeps its own copy
-	if s.Lend(data) != kept || s.Usage().Memory == 0 {
-		t.Errorf("usage %+v", s.Usage())
+	if s.Lend(data) != kept || s.usage().Memory == 0 {
+		t.Errorf("usage %+v", s.usage())
 	}
 	s.Drop(kept)
-	if usage := s.Usage(); usage != (Usage{}) {
+	if usage := s.usage(); usage != (used{}) {
 		t.Errorf("left behind %+v", usage)
 	}
 }
@@ -288,7 +288,7 @@ func TestFolderIsGone(t *testing.T) {
 			t.Errorf("payload %d cannot be served: %v", i, err)
 		}
 	}
-	if usage := s.Usage(); usage.Disk != 0 || usage.Memory > 3<<20 || usage.Blobs != 2 || len(s.partials) != 0 {
+	if usage := s.usage(); usage.Disk != 0 || usage.Memory > 3<<20 || usage.Blobs != 2 || len(s.partials) != 0 {
 		t.Errorf("usage %+v, %d partials", usage, len(s.partials))
 	}
 }
@@ -316,7 +316,7 @@ func TestFolderIsCleaned(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if usage := s.Usage(); usage.Blobs != 0 || usage.Disk != 0 {
+	if usage := s.usage(); usage.Blobs != 0 || usage.Disk != 0 {
 		t.Errorf("usage %+v", usage)
 	}
 }
@@ -330,7 +330,7 @@ func TestNothingIsKeptOfNothing(t *testing.T) {
 	if _, err := Fetch(testContext(t), nodes[0], s, blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(nodes[1])); err == nil {
 		t.Fatal("fetched from a dead peer")
 	}
-	if usage := s.Usage(); usage.Memory != 0 || len(s.partials) != 0 {
+	if usage := s.usage(); usage.Memory != 0 || len(s.partials) != 0 {
 		t.Errorf("left behind %+v and %d partials", usage, len(s.partials))
 	}
 }
@@ -358,12 +358,12 @@ func TestFreeDisk(t *testing.T) {
 	e := s.blobs[loose]
 	e.inRoom = e.room.add(func() { s.drop(loose) }, cost(e.size))
 	s.mu.Unlock()
-	before := s.Usage()
+	before := s.usage()
 	if before.Memory != 0 || before.Blobs != 4 {
 		t.Fatalf("before: %+v", before)
 	}
 	freed := s.FreeDisk()
-	after := s.Usage()
+	after := s.usage()
 	if after.Blobs != 3 || freed != before.Disk-after.Disk || after.Disk > cost(spillSize+2) || after.Memory == 0 || after.Memory > 3<<20 {
 		t.Errorf("freed %d; before %+v, after %+v", freed, before, after)
 	}
@@ -381,7 +381,7 @@ func TestFreeDisk(t *testing.T) {
 	s.Drop(hashes[1])
 	s.Drop(hashes[2])
 	large, err := s.loosely(payload(spillSize + 4))
-	if now := s.Usage(); err != nil || now.Disk != 0 || now.Memory != cost(spillSize+4) {
+	if now := s.usage(); err != nil || now.Disk != 0 || now.Memory != cost(spillSize+4) {
 		t.Errorf("a blob that fits into memory: %v, %+v", err, now)
 	}
 	if err := s.Retain(large); err != nil {
@@ -396,7 +396,7 @@ func TestFreeDisk(t *testing.T) {
 			t.Fatalf("result %d: %v", i, err)
 		}
 	}
-	if now := s.Usage(); now.Memory > 3<<20 || now.Disk > cost(14*300_020) {
+	if now := s.usage(); now.Memory > 3<<20 || now.Disk > cost(14*300_020) {
 		t.Errorf("afterwards: %+v", now)
 	}
 	if again := NewStore(1 << 20).FreeDisk(); again != 0 {
@@ -420,9 +420,23 @@ func TestEmptyFileIsLent(t *testing.T) {
 				t.Errorf("the payload cannot be served: %v", err)
 			}
 			s.Drop(h)
-			if usage := s.Usage(); usage != (Usage{}) {
+			if usage := s.usage(); usage != (used{}) {
 				t.Errorf("left behind %+v", usage)
 			}
 		})
 	}
+}
+
+// used is the space that a store uses. Lent data does not count.
+type used struct {
+	Blobs  int
+	Memory int64 // bytes of payloads, their hash trees, and running fetches
+	Disk   int64 // bytes of the same in the folder
+}
+
+// usage returns the store's current usage.
+func (s *Store) usage() used {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return used{Blobs: len(s.blobs), Memory: s.memory.used, Disk: s.disk.used}
 }

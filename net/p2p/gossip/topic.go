@@ -215,17 +215,6 @@ func (t *Topic) Publish(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// Peers returns the members known to have joined the topic.
-func (t *Topic) Peers() []identity.ID {
-	var ids []identity.ID
-	for _, p := range t.topic.ListPeers() {
-		if id, ok := p2p.Identity(p); ok && t.node.Allows(p) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // Close leaves the topic and waits for the handler to return. Later calls return the result of the
 // first.
 func (t *Topic) Close() error {

@@ -10,7 +10,7 @@ import (
 	"regexp"
 
 	"github.com/psyche-go/psyche/base/signals"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 func main() {
@@ -58,7 +58,7 @@ func run(ctx context.Context, u setup, file, only string, control bool, rounds i
 		}
 		for _, percent := range audits {
 			o, err := u.measure(ctx, r, percent)
-			if errors.Is(err, process.ErrNoLinks) {
+			if errors.Is(err, testbed.ErrNoLinks) {
 				fmt.Fprintf(os.Stderr, "%s is skipped: %v\n", r.Name, err)
 				continue
 			}

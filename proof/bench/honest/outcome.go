@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/psyche-go/psyche/base/child"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -40,9 +41,9 @@ func (o *outcome) clean() bool {
 
 // read combines the host's log and the members' events.
 func (p *play) read(ctx context.Context) (o outcome, err error) {
-	journal := filepath.Join(p.dir, "server", runID+".journal")
+	journal := server.JournalPath(p.net.Host.Dir, runID)
 	replay := func(flag string) ([]byte, error) {
-		return exec.CommandContext(ctx, filepath.Join(p.bin, "psyche"), "run", "replay", journal, flag).Output()
+		return child.Output(ctx, nil, p.net.Psyche(), "run", "replay", journal, flag)
 	}
 	text, err := replay("--json")
 	if err != nil {
@@ -63,7 +64,7 @@ func (p *play) read(ctx context.Context) (o outcome, err error) {
 			o.Returned++
 		}
 	}
-	return o, o.events(p.dir, p.row.Clients)
+	return o, o.events(p.net.Members)
 }
 
 // state reads the last state of a replay.
@@ -88,13 +89,13 @@ func (o *outcome) state(text []byte) error {
 }
 
 // events reads the members' events.
-func (o *outcome) events(dir string, members int) error {
+func (o *outcome) events(members []*testbed.Node) error {
 	digests := map[string]bool{}
 	var losses []float64
-	for i := range members {
+	for _, member := range members {
 		var own []float64
 		lost := 0
-		for e, err := range event.Read(filepath.Join(dir, memberName(i), eventsFile)) {
+		for e, err := range event.Read(member.Events()) {
 			if err != nil {
 				return err
 			}
@@ -105,7 +106,7 @@ func (o *outcome) events(dir string, members int) error {
 				lost += len(body.Lost)
 			case event.Desynchronised:
 				o.Lost++
-				fmt.Fprintf(os.Stderr, "client-%d, step %d: %s\n", i+1, body.Step, body.Reason)
+				fmt.Fprintf(os.Stderr, "%s, step %d: %s\n", member.Name, body.Step, body.Reason)
 			case event.Audit:
 				o.Audited++
 				if body.Outcome == "faulty" || body.Outcome == "silent" {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // row is a run of honest members, with its control.
@@ -22,7 +22,7 @@ type row struct {
 	Audits       int              `toml:"audits"`       // verification_percent; the control has 0
 	Data         string           `toml:"data"`         // "local", "http", "bucket" or "server"
 	Permissioned bool             `toml:"permissioned"` // only authorized keys may join
-	Delay        process.Duration `toml:"delay"`        // of every link, one way; 0: loopback
+	Delay        testbed.Duration `toml:"delay"`        // of every link, one way; 0: loopback
 	Rate         int64            `toml:"rate"`         // of every link, bit/s; 0: unlimited
 	Stress       []string         `toml:"stress"`       // "busy", "stop", "kill"
 	Set          map[string]any   `toml:"set"`          // keys of state.toml, dotted
@@ -36,7 +36,7 @@ const (
 
 // readRows reads the file with the rows.
 func readRows(path string) ([]row, error) {
-	return process.ReadRows(path, func(r *row) (string, error) { return r.Name, r.check() })
+	return testbed.ReadRows(path, func(r *row) (string, error) { return r.Name, r.check() })
 }
 
 func (r *row) check() error {
@@ -85,7 +85,7 @@ func (r *row) settings(audits int, w world) map[string]any {
 		"model.LLM.max_seq_len":                        r.Length,
 		"model.LLM.architecture":                       models[r.Model].architecture,
 		"model.LLM.checkpoint.Local.path":              w.model,
-		"model.LLM.data_location":                      w.location,
+		"model.LLM.data_location":                      w.data.Location,
 		"model.LLM.lr_schedule.Cosine":                 map[string]any{"base_lr": 4e-3, "warmup_steps": 4, "warmup_init_lr": 0.0, "total_steps": r.Rounds, "final_lr": 4e-4},
 		"model.LLM.optimizer.Distro.compression_chunk": 16,
 	}

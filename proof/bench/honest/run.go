@@ -3,27 +3,22 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/pause"
-	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 const (
 	runID      = "honest"
-	eventsFile = "events.jsonl"
 	runTimeout = 40 * time.Minute // of a run: only a hang or a very slow machine exceeds it
 )
 
@@ -37,15 +32,10 @@ type setup struct {
 // play is a run in progress.
 type play struct {
 	setup
-	row     row
-	dir     string
-	world   world
-	places  []process.Place
-	address string // of the server
-	key     string
-	port    int
-	mu      sync.Mutex // guards members
-	members []*process.Process
+	row        row
+	world      world
+	net        *testbed.Network
+	restarting sync.Mutex // held while a member is killed and restarted
 }
 
 // measure runs a row with audits as its verification_percent.
@@ -56,17 +46,17 @@ func (u setup) measure(ctx context.Context, r row, audits int) (o outcome, err e
 	if err != nil {
 		return o, err
 	}
-	p := &play{setup: u, row: r, dir: dir, places: process.Loopback(r.Clients + 1), members: make([]*process.Process, r.Clients)}
+	p := &play{setup: u, row: r, net: &testbed.Network{Bin: u.bin, Dir: dir, RunID: runID}}
+	places := testbed.Loopback(r.Clients + 1)
 	if r.Delay > 0 || r.Rate > 0 {
-		places, end, err := process.Links(process.Link{Delay: time.Duration(r.Delay), Rate: r.Rate}, r.Clients+1)
-		if err != nil {
+		var end func() error
+		if places, end, err = testbed.Links(testbed.Link{Delay: time.Duration(r.Delay), Rate: r.Rate}, r.Clients+1); err != nil {
 			return o, err
 		}
 		defer func() { err = errors.Join(err, end()) }()
-		p.places = places
 	}
 	begun := time.Now()
-	if err := p.run(ctx, audits); err != nil {
+	if err := p.run(ctx, places, audits); err != nil {
 		return o, fmt.Errorf("%w (logs are in %s)", err, dir)
 	}
 	if o, err = p.read(ctx); err != nil {
@@ -81,30 +71,27 @@ func (u setup) measure(ctx context.Context, r row, audits int) (o outcome, err e
 }
 
 // run runs server and members until the members have seen the end of the run.
-func (p *play) run(ctx context.Context, audits int) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var owned []*process.Process
-	defer func() {
-		cancel()
-		for _, one := range append(owned, p.members...) {
-			if one != nil {
-				<-one.Ended()
-			}
-		}
-	}()
-	host, close, err := p.startServer(ctx, audits)
+func (p *play) run(ctx context.Context, places []testbed.Place, audits int) error {
+	end, err := p.prepare(ctx, places, audits)
 	if err != nil {
 		return err
 	}
-	defer close()
-	owned = append(owned, host)
+	defer end()
+	ctx, cancel := context.WithCancel(ctx)
+	defer p.net.AwaitAll()
+	defer cancel()
+	if err := p.net.Host.StartUntil(ctx); err != nil {
+		return err
+	}
 	if p.row.Permissioned {
-		if err := p.authorize(ctx); err != nil {
-			return err
+		for _, member := range p.net.Members {
+			if err := p.net.Authorize(ctx, member.Key.ID().String(), "--timeout", "1m"); err != nil {
+				return err
+			}
 		}
 	}
-	for i := range p.members {
-		if p.members[i], err = p.startMember(ctx, i); err != nil {
+	for _, member := range p.net.Members {
+		if err := member.StartUntil(ctx); err != nil {
 			return err
 		}
 	}
@@ -112,152 +99,102 @@ func (p *play) run(ctx context.Context, audits int) error {
 	defer calm()
 	p.stress(stress)
 	go p.endWhenFinished(stress)
-	for i := range p.members {
-		for {
-			p.mu.Lock()
-			member := p.members[i]
-			p.mu.Unlock()
-			err := member.Wait()
-			p.mu.Lock()
-			again := p.members[i] != member
-			p.mu.Unlock()
-			if again {
-				continue
-			}
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-			break
+	for _, member := range p.net.Members {
+		if err := p.await(member); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
 	return nil
+}
+
+// await waits until a member has ended without a restart.
+func (p *play) await(member *testbed.Node) error {
+	for {
+		ended := member.Ended()
+		<-ended
+		p.restarting.Lock()
+		again := member.Ended() != ended
+		p.restarting.Unlock()
+		if !again {
+			return member.Failure()
+		}
+	}
 }
 
 // endWhenFinished ends the members once all have seen the end of the run, because some would wait
 // for members that may come back.
 func (p *play) endWhenFinished(ctx context.Context) {
 	finished := []byte(`"kind":"finished"`)
-	for i := 0; i < len(p.members); {
-		log, err := os.ReadFile(filepath.Join(p.dir, memberName(i), eventsFile))
+	for i := 0; i < len(p.net.Members); {
+		log, err := os.ReadFile(p.net.Members[i].Events())
 		if err == nil && bytes.Contains(log, finished) {
 			i++
 		} else if pause.For(ctx, time.Second) != nil {
 			return
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, member := range p.members {
+	p.restarting.Lock()
+	defer p.restarting.Unlock()
+	for _, member := range p.net.Members {
 		member.Signal(syscall.SIGINT)
 	}
 }
 
-// startServer starts the host, which also serves the data if the row requires it.
-func (p *play) startServer(ctx context.Context, audits int) (host *process.Process, close func(), err error) {
-	home, err := process.Folder(p.dir, "server")
+// prepare creates the row's files, the host, which also serves the data if the row requires it, and
+// the members. end ends the servers of the data.
+func (p *play) prepare(ctx context.Context, places []testbed.Place, audits int) (end func(), err error) {
+	dataPort, err := child.FreePort()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if p.port, err = process.FreePort(); err != nil {
-		return nil, nil, err
+	dataAddress := net.JoinHostPort(places[0].Address, strconv.Itoa(dataPort))
+	if p.world, err = prepare(ctx, p.net.Client(), p.net.Dir, p.row, dataAddress); err != nil {
+		return nil, err
 	}
-	dataPort, err := process.FreePort()
+	for i := range places {
+		places[i].Env = p.world.env
+	}
+	if err := p.makeNodes(places, audits); err != nil {
+		p.world.end()
+		return nil, err
+	}
+	return p.world.end, nil
+}
+
+// makeNodes creates the host and the members.
+func (p *play) makeNodes(places []testbed.Place, audits int) error {
+	state, err := os.ReadFile(p.state)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	dataAddress := net.JoinHostPort(p.places[0].Address, strconv.Itoa(dataPort))
-	if p.world, close, err = prepare(ctx, p.bin, p.dir, p.row, dataAddress); err != nil {
-		return nil, nil, err
+	if state, err = testbed.Override(state, p.row.settings(audits, p.world)); err != nil {
+		return err
 	}
-	template, err := os.ReadFile(p.state)
-	if err != nil {
-		return nil, nil, err
-	}
-	text, err := process.Override(template, p.row.settings(audits, p.world))
-	if err != nil {
-		return nil, nil, err
-	}
-	path := filepath.Join(p.dir, "state.toml")
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		return nil, nil, err
-	}
-	own, err := server.HostKey(home, rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	p.address, p.key = net.JoinHostPort(p.places[0].Address, strconv.Itoa(p.port)), own.ID().String()
-	args := []string{"server", "run", "--state", path, "--run-id", runID, "--save-state-dir", home, "--events-dir", home,
-		"--server-addr", p.places[0].Address, "--server-port", strconv.Itoa(p.port)}
-	if p.world.data != "" {
-		args = append(args, "--data-config", p.world.data)
+	var flags []string
+	if p.world.data.Config != "" {
+		flags = append(flags, "--data-config", p.world.data.Config)
 	}
 	if p.row.Permissioned {
-		args = append(args, "--permissioned")
+		flags = append(flags, "--permissioned")
 	}
-	host, err = process.Start(ctx, p.places[0], "server", filepath.Join(home, "server.log"), filepath.Join(p.bin, "psyche"), args...)
-	return host, close, err
-}
-
-func memberName(i int) string { return fmt.Sprintf("client-%d", i+1) }
-
-// memberKey returns the key of a member, and its path.
-func (p *play) memberKey(i int) (own identity.Key, path string, err error) {
-	home, err := process.Folder(p.dir, memberName(i))
-	if err != nil {
-		return own, "", err
+	if err := p.net.NewServer(places[0], state, flags...); err != nil {
+		return err
 	}
-	path = filepath.Join(home, "identity.json")
-	if own, err = identity.LoadKeyFile(path); !errors.Is(err, os.ErrNotExist) {
-		return own, path, err
-	}
-	if own, err = identity.Generate(rand.Reader); err == nil {
-		err = identity.SaveKeyFile(path, own)
-	}
-	return own, path, err
-}
-
-// authorize admits the members' keys to a permissioned run. The host's key is its join authority.
-func (p *play) authorize(ctx context.Context) error {
-	for i := range p.members {
-		own, _, err := p.memberKey(i)
-		if err != nil {
-			return err
+	for i, place := range places[1:] {
+		flags := []string{"--threads", "1", "--micro-batch-size", "32", "--model-path", p.world.model}
+		if i < p.row.BF16 {
+			flags = append(flags, "--compute-dtype", "bf16")
 		}
-		admit := exec.CommandContext(ctx, filepath.Join(p.bin, "psyche"), "run", "authorize", own.ID().String(), "--run-id", runID,
-			"--keypair", filepath.Join(p.dir, "server", server.HostKeyFile), "--server-addr", p.address, "--server-key", p.key, "--timeout", "1m")
-		if out, err := admit.CombinedOutput(); err != nil {
-			return fmt.Errorf("authorize %s: %w: %s", memberName(i), err, out)
+		device := "cpu"
+		if i < p.row.GPU {
+			device = "cuda"
+		}
+		if _, err := p.net.NewMember(place, append(flags, "--device", device)...); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// startMember starts a member, or restarts it with the same key.
-func (p *play) startMember(ctx context.Context, i int) (*process.Process, error) {
-	name := memberName(i)
-	home, err := process.Folder(p.dir, name)
-	if err != nil {
-		return nil, err
-	}
-	_, keyPath, err := p.memberKey(i)
-	if err != nil {
-		return nil, err
-	}
-	args := []string{"train", "--run-id", runID, "--server-addr", p.address, "--server-key", p.key,
-		"--identity-secret-key-path", keyPath, "--events-dir", home, "--allow-local-paths", "--allow-inner-data",
-		"--checkpoint-dir", filepath.Join(p.dir, "checkpoints", name), "--bind-p2p-address", p.places[i+1].Address,
-		"--threads", "1", "--micro-batch-size", "32", "--model-path", p.world.model}
-	if i < p.row.BF16 {
-		args = append(args, "--compute-dtype", "bf16")
-	}
-	device := "cpu"
-	if i < p.row.GPU {
-		device = "cuda"
-	}
-	args = append(args, "--device", device)
-	return process.Start(ctx, p.places[i+1], name, filepath.Join(home, fmt.Sprintf("client-%d.log", time.Now().UnixMilli())),
-		filepath.Join(p.bin, "psyche-client"), args...)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/pause"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 const (
@@ -25,7 +25,7 @@ func (p *play) stress(ctx context.Context) {
 		switch kind {
 		case "busy":
 			for range busyLoops {
-				go process.Spin(ctx)
+				go testbed.Spin(ctx)
 			}
 		case "stop":
 			go p.stopping(ctx)
@@ -38,35 +38,35 @@ func (p *play) stress(ctx context.Context) {
 // stopping suspends the first member for some seconds, again and again.
 func (p *play) stopping(ctx context.Context) {
 	for pause.For(ctx, stopEvery-stopFor) == nil {
-		p.mu.Lock()
-		member := p.members[0]
-		p.mu.Unlock()
+		member := p.net.Members[0]
 		member.Signal(syscall.SIGSTOP)
 		_ = pause.For(ctx, stopFor)
 		member.Signal(syscall.SIGCONT)
 	}
 }
 
-// killing kills and restarts one member after another.
+// killing kills and restarts one member after another, until one has ended by itself.
 func (p *play) killing(ctx context.Context) {
-	for i := 0; pause.For(ctx, killEvery) == nil; i = (i + 1) % len(p.members) {
-		p.mu.Lock()
-		select {
-		case <-p.members[i].Ended(): // the run is over
-			p.mu.Unlock()
-			return
-		default:
-		}
-		member := p.members[i]
-		member.Signal(syscall.SIGKILL)
-		<-member.Ended()
-		_ = pause.For(ctx, startAfter)
-		again, err := p.startMember(ctx, i)
-		if err == nil {
-			p.members[i] = again
-		} else {
-			fmt.Fprintln(os.Stderr, "start a member again:", err)
-		}
-		p.mu.Unlock()
+	for i := 0; pause.For(ctx, killEvery) == nil && p.restart(ctx, p.net.Members[i]); i = (i + 1) % len(p.net.Members) {
 	}
+}
+
+// restart kills and restarts a member. It returns false if the member had already ended.
+func (p *play) restart(ctx context.Context, member *testbed.Node) bool {
+	p.restarting.Lock()
+	defer p.restarting.Unlock()
+	select {
+	case <-member.Ended(): // the run is over
+		return false
+	default:
+	}
+	err := member.Kill()
+	_ = pause.For(ctx, startAfter)
+	if err == nil {
+		err = member.StartUntil(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start a member again:", err)
+	}
+	return true
 }

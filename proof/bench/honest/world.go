@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // kind is a small model.
@@ -54,78 +49,36 @@ const (
 
 // world is the environment of a row's processes.
 type world struct {
-	model    string         // folder
-	location map[string]any // data_location
-	data     string         // data.toml of the data server, if there is one
+	model string // folder
+	data  testbed.Source
+	env   []string
+	end   func()
 }
 
-// prepare creates a row's model and data in a folder. close ends their servers.
-func prepare(ctx context.Context, bin, dir string, r row, dataAddress string) (w world, close func(), err error) {
-	close = func() {}
+// prepare creates a row's model and data in a folder.
+func prepare(ctx context.Context, client, dir string, r row, dataAddress string) (w world, err error) {
 	config, err := json.Marshal(models[r.Model].config)
 	if err != nil {
-		return w, close, err
+		return w, err
 	}
-	path := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(path, config, 0o644); err != nil {
-		return w, close, err
-	}
-	w.model = filepath.Join(dir, "model")
-	made := exec.CommandContext(ctx, filepath.Join(bin, "psyche-client"), "init-model", "--config", path, "--seed", "1", "--tokenizer", "none", "--output", w.model)
-	if out, err := made.CombinedOutput(); err != nil {
-		return w, close, fmt.Errorf("make a model: %w: %s", err, out)
+	if w.model, err = testbed.InitModel(ctx, client, dir, config, "--tokenizer", "none"); err != nil {
+		return w, err
 	}
 	tokens := filepath.Join(dir, "data")
-	if err := os.MkdirAll(tokens, 0o755); err != nil {
-		return w, close, err
+	if err := testbed.WriteTokens(tokens, text(r)); err != nil {
+		return w, err
 	}
-	file := filepath.Join(tokens, "train.ds")
-	if err := os.WriteFile(file, text(r), 0o644); err != nil {
-		return w, close, err
-	}
-	switch r.Data {
-	case "local":
-		w.location = map[string]any{"Local": map[string]any{"path": tokens, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle"}}
-	case "http":
-		served := httptest.NewServer(http.FileServer(http.Dir(tokens)))
-		close = served.Close
-		w.location = map[string]any{"Http": map[string]any{
-			"location": map[string]any{"SingleUrl": served.URL + "/train.ds"}, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle",
-		}}
-	case "bucket":
-		bucket, end := fakegcs.Start()
-		close = end
-		bucket.Set("tokens", "train.ds", text(r))
-		if err := os.Setenv("STORAGE_EMULATOR_HOST", bucket.Host); err != nil { // for the members
-			return w, close, err
-		}
-		w.location = map[string]any{"Http": map[string]any{
-			"location": map[string]any{"Gcp": map[string]any{"bucket_name": "tokens"}}, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle",
-		}}
-	case "server":
-		w.location = map[string]any{"Server": dataAddress}
-		w.data = filepath.Join(dir, "data.toml")
-		settings := fmt.Sprintf("seq_len = %d\ndir = %q\ntoken_size = \"TwoBytes\"\nshuffle_seed = [%s]\n", r.Length, tokens, zeros(32))
-		err = os.WriteFile(w.data, []byte(settings), 0o644)
-	}
-	return w, close, err
+	buckets, end := fakegcs.Start()
+	w.env = []string{"STORAGE_EMULATOR_HOST=" + buckets.Host}
+	w.data, err = testbed.Serve(r.Data, tokens, dir, r.Length, dataAddress, buckets)
+	w.end = func() { w.data.End(); end() }
+	return w, err
 }
 
-func zeros(count int) (list string) {
-	for i := range count {
-		if i > 0 {
-			list += ", "
-		}
-		list += "0"
-	}
-	return list
-}
-
-// text returns the sequences of a row as two-byte tokens. Each token follows from the previous one
-// except for some noise, so that there is something to learn. Some sequences have rare tokens.
-func text(r row) []byte {
+// text returns the sequences of a row. Each token follows from the previous one except for some
+// noise, so that there is something to learn. Some sequences have rare tokens.
+func text(r row) (tokens []uint16) {
 	random := rand.New(rand.NewPCG(1, 2))
-	var b []byte
 	sequences := r.Rounds*r.Batch + r.Batch
 	for s := range sequences {
 		at := random.IntN(common)
@@ -137,8 +90,8 @@ func text(r row) []byte {
 			if s%rareEach == rareEach-1 {
 				token = common + (at*3+s)%(vocabulary-common)
 			}
-			b = binary.LittleEndian.AppendUint16(b, uint16(token))
+			tokens = append(tokens, uint16(token))
 		}
 	}
-	return append(b, 0, 0)
+	return append(tokens, 0)
 }

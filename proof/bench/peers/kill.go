@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/base/pause"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -42,49 +42,40 @@ func (b *bench) killed(ctx context.Context, s system) (m measurement, err error)
 }
 
 func (b *bench) killOwn(ctx context.Context, cancel func(), s system, dir string) (k *killed, err error) {
-	n, err := b.startOwn(ctx, s, dir, process.Loopback(members+1), killExchange)
-	defer func() {
-		cancel()
-		n.wait()
-	}()
+	n, err := b.newOwn(s, dir, testbed.Loopback(members+1), killExchange)
 	if err != nil {
 		return nil, err
 	}
-	if !wait(ctx, func() bool { return len(n.trained(0, time.Time{})) >= killAfter }) {
+	defer n.AwaitAll()
+	defer cancel()
+	if err := n.StartAll(ctx); err != nil {
+		return nil, err
+	}
+	first, last := n.Members[0], n.Members[members-1]
+	if !wait(ctx, func() bool { return len(times[event.Trained](first, time.Time{})) >= killAfter }) {
 		return nil, errors.New("the first member did not complete its first rounds")
 	}
-	n.members[members-1].Signal(syscall.SIGKILL)
-	at, before := time.Now(), mean(n.applied(0, time.Time{}))
-	if err := pause(ctx, restartDelay); err != nil {
+	last.Signal(syscall.SIGKILL)
+	at, before := time.Now(), mean(times[event.Applied](first, time.Time{}))
+	if err := pause.For(ctx, restartDelay); err != nil {
 		return nil, err
 	}
-	again, err := n.startMember(ctx, members-1)
-	if err != nil {
+	<-last.Ended()
+	if err := last.StartUntil(ctx); err != nil {
 		return nil, err
 	}
-	<-n.members[members-1].Ended()
-	n.members[members-1] = again
 	restarted := time.Now()
-	back := func() []time.Time { return n.trained(members-1, restarted) }
-	if !wait(ctx, func() bool { return len(back()) > 0 && len(n.applied(0, back()[0])) > 0 }) {
+	back := func() []time.Time { return times[event.Trained](last, restarted) }
+	if !wait(ctx, func() bool { return len(back()) > 0 && len(times[event.Applied](first, back()[0])) > 0 }) {
 		return nil, fmt.Errorf("the killed member did not train again within %v of its restart", timeout)
 	}
-	return &killed{Before: before, Stall: longest(n.applied(0, at), at), Back: back()[0].Sub(restarted).Seconds()}, nil
-}
-
-// trained and applied return the times at which a member trained batches, or applied rounds, since
-// a time.
-func (n *ownNetwork) trained(i int, since time.Time) []time.Time {
-	return times[event.Trained](n, i, since)
-}
-func (n *ownNetwork) applied(i int, since time.Time) []time.Time {
-	return times[event.Applied](n, i, since)
+	return &killed{Before: before, Stall: longest(times[event.Applied](first, at), at), Back: back()[0].Sub(restarted).Seconds()}, nil
 }
 
 // times returns the times of a member's events of one kind since a time. It ignores an incomplete
 // last line.
-func times[kind any](n *ownNetwork, i int, since time.Time) (all []time.Time) {
-	for e, err := range event.Read(filepath.Join(n.dir, fmt.Sprintf("member-%d", i), "events.jsonl")) {
+func times[kind any](member *testbed.Node, since time.Time) (all []time.Time) {
+	for e, err := range event.Read(member.Events()) {
 		if err != nil {
 			return all
 		}
@@ -116,22 +107,11 @@ func wait(ctx context.Context, so func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for !so() {
-		if pause(ctx, 50*time.Millisecond) != nil {
+		if pause.For(ctx, 50*time.Millisecond) != nil {
 			return false
 		}
 	}
 	return true
-}
-
-func pause(ctx context.Context, length time.Duration) error {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }
 
 func closed(ended <-chan struct{}) bool {

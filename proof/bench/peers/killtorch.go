@@ -10,7 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/base/child"
+	"github.com/psyche-go/psyche/base/pause"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // killTorch makes the measurement of killed for a PyTorch system.
@@ -19,7 +21,7 @@ func (b *bench) killTorch(ctx context.Context, s system, dir string) (*killed, e
 	if s.Torchrun {
 		more = []string{"--checkpoint", filepath.Join(dir, "checkpoint")}
 	}
-	r, err := b.newTorchRun(s, dir, process.Loopback(members), killExchange, more...)
+	r, err := b.newTorchRun(s, dir, testbed.Loopback(members), killExchange, more...)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +58,7 @@ func (r *torchRun) killAndRestart(ctx context.Context) (*killed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, restartDelay); err != nil {
+	if err := pause.For(ctx, restartDelay); err != nil {
 		return nil, err
 	}
 	<-r.members[members-1].Ended()
@@ -91,7 +93,7 @@ func (r *torchRun) killLast(ctx context.Context) (k *killed, at time.Time, err e
 // killUnderTorchrun kills the last rank of a run under torchrun, which restarts all ranks together.
 func (r *torchRun) killUnderTorchrun(ctx context.Context) (*killed, error) {
 	const log = "torchrun.log"
-	port, err := process.FreePort()
+	port, err := child.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func (r *torchRun) killUnderTorchrun(ctx context.Context) (*killed, error) {
 		"-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", strconv.Itoa(members), "--max-restarts", "3",
 		"--local-addr", r.places[0].Address, "--rdzv-backend", "c10d", "--rdzv-endpoint", net.JoinHostPort(r.places[0].Address, strconv.Itoa(port)),
 	}
-	one, err := process.Start(ctx, r.place(0), "torchrun", filepath.Join(r.dir, log), r.bench.python, append(arguments, r.arguments...)...)
+	one, err := testbed.Start(ctx, r.place(0), "torchrun", filepath.Join(r.dir, log), r.bench.python, append(arguments, r.arguments...)...)
 	if err != nil {
 		return nil, err
 	}

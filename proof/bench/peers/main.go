@@ -14,7 +14,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/signals"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -80,20 +80,13 @@ func run(ctx context.Context, b *bench, rowsFile, only string) (err error) {
 // prepare prepares all measurements: it builds the programs, and creates the quickstart's data and
 // model.
 func (b *bench) prepare(ctx context.Context) error {
-	for _, program := range []string{"psyche", "psyche-client"} {
-		if _, err := os.Stat(filepath.Join(b.bin, program)); err != nil {
-			return fmt.Errorf("%w: make build makes both programs", err)
-		}
-	}
 	for _, dir := range []string{b.out, b.logs} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make folder: %w", err)
 		}
 	}
-	data := exec.CommandContext(ctx, "scripts/quickstart-data.sh", b.bin, "build/quickstart")
-	data.Stdout, data.Stderr = os.Stderr, os.Stderr
-	if err := data.Run(); err != nil {
-		return fmt.Errorf("prepare the quickstart's data: %w", err)
+	if err := testbed.Quickstart(ctx, b.bin); err != nil {
+		return err
 	}
 	run, err := config.LoadState(first)
 	if err != nil {
@@ -179,7 +172,7 @@ func (b *bench) measure(ctx context.Context, jobs []job) (err error) {
 			}
 		}
 		err := b.locked(ctx, j)
-		if errors.Is(err, process.ErrNoLinks) {
+		if errors.Is(err, testbed.ErrNoLinks) {
 			fmt.Printf("proof/bench/peers: %s is skipped: %v\n", j.name, err)
 			continue
 		}
@@ -228,11 +221,11 @@ func (b *bench) one(ctx context.Context, j job) (m measurement, err error) {
 		if j.system.State != "" {
 			return b.ownCurve(ctx, j.system)
 		}
-		return b.torchRun(ctx, j.system, process.Loopback(members), j.system.Exchanges, "--measure-every", fmt.Sprint(j.system.Measure))
+		return b.torchRun(ctx, j.system, testbed.Loopback(members), j.system.Exchanges, "--measure-every", fmt.Sprint(j.system.Measure))
 	}
-	places, end := process.Loopback(members+1), func() error { return nil }
+	places, end := testbed.Loopback(members+1), func() error { return nil }
 	if !j.link.loopback() {
-		if places, end, err = process.Links(j.link.process(), members+1); err != nil {
+		if places, end, err = testbed.Links(j.link.process(), members+1); err != nil {
 			return m, err
 		}
 	}

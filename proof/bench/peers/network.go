@@ -2,26 +2,20 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 )
 
-func (l link) process() process.Link {
-	return process.Link{Delay: time.Duration(l.Delay), Rate: 1_000_000 * l.Mbits, LossPerMille: l.Loss}
+func (l link) process() testbed.Link {
+	return testbed.Link{Delay: time.Duration(l.Delay), Rate: 1_000_000 * l.Mbits, LossPerMille: l.Loss}
 }
 
 // settings returns the text of a system's state.toml for a run of one epoch, with the learning
@@ -38,7 +32,7 @@ func (b *bench) settings(s system, exchanges int) ([]byte, error) {
 		"model.LLM.checkpoint.Local.path":          b.model,
 	}
 	maps.Copy(keys, s.Set)
-	return process.Override(state, keys)
+	return testbed.Override(state, keys)
 }
 
 func (b *bench) state(s system, exchanges int) (config.Run, error) {
@@ -49,105 +43,42 @@ func (b *bench) state(s system, exchanges int) (config.Run, error) {
 	return config.ParseState(s.State, text)
 }
 
-// ownNetwork is a Psyche server and its members as processes.
-type ownNetwork struct {
-	bench        *bench
-	dir          string
-	places       []process.Place // of the members, and of the server
-	host         *process.Process
-	address, key string
-	members      []*process.Process
-}
-
-// startOwn starts a Psyche run. To end it, cancel the context and wait for all processes.
-func (b *bench) startOwn(ctx context.Context, s system, dir string, places []process.Place, exchanges int) (*ownNetwork, error) {
-	n := &ownNetwork{bench: b, dir: dir, places: places}
-	text, err := b.settings(s, exchanges)
+// newOwn creates the network of a Psyche run. The last place is for the server.
+func (b *bench) newOwn(s system, dir string, places []testbed.Place, exchanges int) (*testbed.Network, error) {
+	state, err := b.settings(s, exchanges)
 	if err != nil {
-		return n, err
+		return nil, err
 	}
-	state := filepath.Join(dir, "state.toml")
-	if err := os.WriteFile(state, text, 0o644); err != nil {
-		return n, err
+	n := &testbed.Network{Bin: b.bin, Dir: dir, RunID: runID}
+	if err := n.NewServer(places[members], state); err != nil {
+		return nil, err
 	}
-	home, err := process.Folder(dir, "server")
-	if err != nil {
-		return n, err
-	}
-	own, err := server.HostKey(home, rand.Reader)
-	if err != nil {
-		return n, err
-	}
-	port, err := process.FreePort()
-	if err != nil {
-		return n, err
-	}
-	place := places[members]
-	n.address, n.key = net.JoinHostPort(place.Address, strconv.Itoa(port)), own.ID().String()
-	n.host, err = process.Start(ctx, place, "server", filepath.Join(home, "server.log"), filepath.Join(b.bin, "psyche"),
-		"server", "run", "--state", state, "--run-id", runID, "--save-state-dir", home, "--events-dir", home,
-		"--server-addr", place.Address, "--server-port", strconv.Itoa(port))
-	if err != nil {
-		return n, err
-	}
-	for i := range members {
-		key, err := identity.Generate(rand.Reader)
-		if err != nil {
-			return n, err
+	for _, place := range places[:members] {
+		if _, err := n.NewMember(place, "--threads", "1", "--micro-batch-size", strconv.Itoa(microBatch)); err != nil {
+			return nil, err
 		}
-		home, err := process.Folder(dir, fmt.Sprintf("member-%d", i))
-		if err != nil {
-			return n, err
-		}
-		if err := identity.SaveKeyFile(filepath.Join(home, "identity.json"), key); err != nil {
-			return n, err
-		}
-		one, err := n.startMember(ctx, i)
-		if err != nil {
-			return n, err
-		}
-		n.members = append(n.members, one)
 	}
 	return n, nil
 }
 
-// startMember starts or restarts a member.
-func (n *ownNetwork) startMember(ctx context.Context, i int) (*process.Process, error) {
-	home := filepath.Join(n.dir, fmt.Sprintf("member-%d", i))
-	return process.Start(ctx, n.places[i], fmt.Sprintf("member %d", i), filepath.Join(home, fmt.Sprintf("client-%d.log", time.Now().UnixNano())),
-		filepath.Join(n.bench.bin, "psyche-client"), "train", "--run-id", runID, "--server-addr", n.address, "--server-key", n.key,
-		"--identity-secret-key-path", filepath.Join(home, "identity.json"), "--events-dir", home, "--allow-local-paths",
-		"--checkpoint-dir", filepath.Join(home, "checkpoints"), "--bind-p2p-address", n.places[i].Address,
-		"--threads", "1", "--micro-batch-size", strconv.Itoa(microBatch))
-}
-
-// wait waits for the end of the server, after members have ended.
-func (n *ownNetwork) wait() {
-	for _, one := range n.members {
-		<-one.Ended()
-	}
-	if n.host != nil {
-		<-n.host.Ended()
-	}
-}
-
 // ownRun runs a Psyche system for the given number of rounds.
-func (b *bench) ownRun(ctx context.Context, s system, places []process.Place, exchanges int) (m measurement, err error) {
+func (b *bench) ownRun(ctx context.Context, s system, places []testbed.Place, exchanges int) (m measurement, err error) {
 	dir, err := os.MkdirTemp(b.out, "own-")
+	if err != nil {
+		return m, err
+	}
+	n, err := b.newOwn(s, dir, places, exchanges)
 	if err != nil {
 		return m, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := watchSent(ctx, places[:members])
-	n, err := b.startOwn(ctx, s, dir, places, exchanges)
-	if err == nil {
-		for _, one := range n.members {
-			err = errors.Join(err, one.Wait())
-		}
+	if err = n.StartAll(ctx); err == nil {
+		err = n.AwaitMembers()
 	}
 	cancel()
-	n.wait()
+	n.AwaitAll()
 	traffic := <-sent
 	if err != nil {
 		return m, fmt.Errorf("%w (logs are in %s)", err, dir)
@@ -157,9 +88,9 @@ func (b *bench) ownRun(ctx context.Context, s system, places []process.Place, ex
 		return m, err
 	}
 	m.Sequences = int(run.Config.GlobalBatchSizeStart)
-	for i, one := range n.members {
+	for i, one := range n.Members {
 		m.CPU = append(m.CPU, one.CPU().Seconds())
-		rounds, digest, err := n.rounds(i)
+		rounds, digest, err := roundsOf(one)
 		if err != nil {
 			return m, fmt.Errorf("%w (logs are in %s)", err, dir)
 		}
@@ -187,10 +118,10 @@ func (r roundTimes) points() (all []point) {
 	return all
 }
 
-// rounds returns the times at which a member saw rounds start, and its last digest.
-func (n *ownNetwork) rounds(i int) (r roundTimes, digest string, err error) {
+// roundsOf returns the times at which a member saw rounds start, and its last digest.
+func roundsOf(member *testbed.Node) (r roundTimes, digest string, err error) {
 	r.at = map[int]time.Time{}
-	for e, err := range event.Read(filepath.Join(n.dir, fmt.Sprintf("member-%d", i), "events.jsonl")) {
+	for e, err := range event.Read(member.Events()) {
 		if err != nil {
 			return r, "", err
 		}
@@ -204,7 +135,7 @@ func (n *ownNetwork) rounds(i int) (r roundTimes, digest string, err error) {
 		}
 	}
 	if len(r.at) < 4 || r.at[1].IsZero() || r.at[2].IsZero() {
-		return r, "", fmt.Errorf("member %d saw %d rounds, want at least 4, with steps 1 and 2", i, len(r.at))
+		return r, "", fmt.Errorf("%s saw %d rounds, want at least 4, with steps 1 and 2", member.Name, len(r.at))
 	}
 	return r, digest, nil
 }
@@ -218,7 +149,7 @@ type sentAt struct {
 type traffic []sentAt
 
 // watchSent samples the traffic of members until ctx ends. On loopback it is not counted.
-func watchSent(ctx context.Context, places []process.Place) <-chan traffic {
+func watchSent(ctx context.Context, places []testbed.Place) <-chan traffic {
 	done := make(chan traffic, 1)
 	go func() {
 		var seen traffic

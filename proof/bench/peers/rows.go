@@ -10,7 +10,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // rows are the systems to compare, and the links that they run over.
@@ -66,7 +66,7 @@ const (
 // link configures every member's outgoing packets.
 type link struct {
 	Name  string           `toml:"name"`
-	Delay process.Duration `toml:"delay"` // one way
+	Delay testbed.Duration `toml:"delay"` // one way
 	Mbits int64            `toml:"mbits"` // Mbit/s; 0: unlimited
 	Loss  int              `toml:"loss"`  // lost packets per thousand
 }
@@ -101,7 +101,7 @@ func (l link) check() error {
 	switch {
 	case l.Name == "":
 		return errors.New("name is missing")
-	case l.Delay < 0 || l.Delay > process.Duration(time.Second):
+	case l.Delay < 0 || l.Delay > testbed.Duration(time.Second):
 		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(l.Delay))
 	case l.Mbits < 0 || l.Mbits > 100_000:
 		return fmt.Errorf("mbits is %d, want at most 100000", l.Mbits)

@@ -17,7 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/base/child"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // line is the output of a member of peers.py or hivemind_peer.py for an exchange.
@@ -50,15 +51,15 @@ type torchRun struct {
 	bench     *bench
 	system    system
 	dir       string
-	places    []process.Place
+	places    []testbed.Place
 	first     string // address of the first member
 	arguments []string
-	members   []*process.Process
+	members   []*child.Process
 }
 
 // newTorchRun prepares a run.
-func (b *bench) newTorchRun(s system, dir string, places []process.Place, exchanges int, more ...string) (*torchRun, error) {
-	port, err := process.FreePort()
+func (b *bench) newTorchRun(s system, dir string, places []testbed.Place, exchanges int, more ...string) (*torchRun, error) {
+	port, err := child.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -92,21 +93,21 @@ func (r *torchRun) startAll(ctx context.Context) error {
 func rankLog(rank int) string { return fmt.Sprintf("rank-%d.log", rank) }
 
 // start starts a member.
-func (r *torchRun) start(ctx context.Context, rank int, log string) (*process.Process, error) {
+func (r *torchRun) start(ctx context.Context, rank int, log string) (*child.Process, error) {
 	arguments := slices.Concat(r.arguments, []string{
 		"--rank", strconv.Itoa(rank), "--world", strconv.Itoa(members), "--address", r.places[rank].Address, "--first", r.first,
 	})
-	return process.Start(ctx, r.place(rank), fmt.Sprintf("%s of rank %d", r.system.Torch, rank), filepath.Join(r.dir, log), r.bench.python, arguments...)
+	return testbed.Start(ctx, r.place(rank), fmt.Sprintf("%s of rank %d", r.system.Torch, rank), filepath.Join(r.dir, log), r.bench.python, arguments...)
 }
 
-func (r *torchRun) place(rank int) process.Place {
+func (r *torchRun) place(rank int) testbed.Place {
 	place := r.places[rank]
 	place.Env = append(slices.Clone(place.Env), "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=")
 	return place
 }
 
 // kill kills a member and, with Hivemind, its child processes.
-func kill(member *process.Process) {
+func kill(member *child.Process) {
 	_ = syscall.Kill(-member.PID(), syscall.SIGKILL) // the group exists if hivemind_peer.py created one
 	member.Signal(syscall.SIGKILL)
 }
@@ -135,7 +136,7 @@ func (r *torchRun) lines(log string) (lines []line, err error) {
 }
 
 // torchRun runs a PyTorch system to its end.
-func (b *bench) torchRun(ctx context.Context, s system, places []process.Place, exchanges int, more ...string) (m measurement, err error) {
+func (b *bench) torchRun(ctx context.Context, s system, places []testbed.Place, exchanges int, more ...string) (m measurement, err error) {
 	dir, err := os.MkdirTemp(b.out, "torch-")
 	if err != nil {
 		return m, err

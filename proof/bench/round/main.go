@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/base/signals"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 type options struct {
@@ -55,18 +55,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("-rows: %w", err)
 	}
-	for _, program := range []string{"psyche", "psyche-client"} {
-		if _, err := os.Stat(filepath.Join(o.bin, program)); err != nil {
-			return fmt.Errorf("%w: make build makes both programs", err)
-		}
-	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
-	prepare := exec.CommandContext(ctx, "scripts/quickstart-data.sh", o.bin, "build/quickstart")
-	prepare.Stdout, prepare.Stderr = os.Stderr, os.Stderr
-	if err := prepare.Run(); err != nil {
-		return fmt.Errorf("prepare the quickstart's data: %w", err)
+	if err := testbed.Quickstart(ctx, o.bin); err != nil {
+		return err
 	}
 	fmt.Printf("%d clients on %d CPUs (%s), BLAS kernels %s; rounds between two others of an epoch, medians over rounds and clients.\n\n",
 		clientCount, runtime.NumCPU(), runtime.GOARCH, blasKernels(ctx, o.bin))
@@ -114,7 +107,7 @@ func measureAll(ctx context.Context, o options, rows []row, only *regexp.Regexp)
 		fmt.Fprintf(os.Stderr, "%s: batches of %d\n", r.Name, r.Batch)
 		s, err := u.measure(ctx, r)
 		switch {
-		case errors.Is(err, process.ErrNoLinks):
+		case errors.Is(err, testbed.ErrNoLinks):
 			s = summary{Row: r.Name, Skipped: err.Error()}
 		case err != nil:
 			return summaries, fmt.Errorf("row %q: %w", r.Name, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // row is one measurement: a run of one epoch.
@@ -18,7 +18,7 @@ type row struct {
 	Rounds       int              `toml:"rounds"`        // that count; there is an additional round before and after them
 	Batch        int              `toml:"batch"`         // sequences, over all clients
 	TrainSeconds float64          `toml:"train_seconds"` // desired training time; determines the batch
-	Delay        process.Duration `toml:"delay"`         // of every link, one way; 0: loopback
+	Delay        testbed.Duration `toml:"delay"`         // of every link, one way; 0: loopback
 	Mbits        int64            `toml:"mbits"`         // Mbit/s of every link, each way; 0: unlimited
 	Loss         int              `toml:"loss"`          // lost packets per thousand
 	Set          map[string]any   `toml:"set"`           // keys of state.toml, dotted
@@ -32,7 +32,7 @@ const (
 
 // readRows reads the file with the rows.
 func readRows(path string) ([]row, error) {
-	return process.ReadRows(path, func(r *row) (string, error) { return r.Name, r.check() })
+	return testbed.ReadRows(path, func(r *row) (string, error) { return r.Name, r.check() })
 }
 
 func (r row) check() error {
@@ -47,7 +47,7 @@ func (r row) check() error {
 		return fmt.Errorf("batch is %d, want 1 to %d", r.Batch, maxBatch)
 	case r.TrainSeconds < 0 || r.TrainSeconds > 60:
 		return fmt.Errorf("train_seconds is %g, want at most 60", r.TrainSeconds)
-	case r.Delay < 0 || r.Delay > process.Duration(time.Second):
+	case r.Delay < 0 || r.Delay > testbed.Duration(time.Second):
 		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(r.Delay))
 	case r.Mbits < 0 || r.Mbits > 100_000 || r.Mbits > 0 && r.Delay == 0:
 		return fmt.Errorf("mbits is %d, want at most 100000, and a delay in the same row", r.Mbits)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/base/golden"
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -26,7 +26,7 @@ func TestRowsAreRuns(t *testing.T) {
 		if r.Batch == 0 {
 			r.Batch = sequencesFor(r.TrainSeconds, 0.1, clientCount)
 		}
-		text, err := process.Override(quickstart, r.settings(nil))
+		text, err := testbed.Override(quickstart, r.settings(nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%q is %v, want an error", text, value)
 		}
 	}
-	if _, err := process.Override([]byte("[a]\nb = 1"), map[string]any{"c.d": 1}); err == nil {
+	if _, err := testbed.Override([]byte("[a]\nb = 1"), map[string]any{"c.d": 1}); err == nil {
 		t.Error("a key of a missing table was set")
 	}
 	if got := sequencesFor(5, 0.1, 3); got != 150 {

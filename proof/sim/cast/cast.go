@@ -116,8 +116,8 @@ func (c *Cast) appointGang(seed uint64, plan *scenario.Plan) {
 	}
 }
 
-// appointLinkLiars gives all drawn roles to some members on fast links. If the plan has a
-// withholder, it is the first of them, without another role.
+// appointLinkLiars gives all drawn roles to some members on fast links. If the plan
+// includes withholding, the first of these members only withholds.
 func (c *Cast) appointLinkLiars(seed uint64, plan *scenario.Plan) {
 	r := random.New(seed, "liars on links")
 	for n, i := range c.fastOf(r, plan.Links.Liars, plan.Links) {

@@ -198,23 +198,29 @@ type tried struct {
 	votes            map[coordinator.ClientID]bool
 }
 
+// waiter is the Checker's record of a pending client.
+type waiter struct {
+	complaints int  // received since the client became pending
+	holds      bool // the client holds the run's model
+}
+
 // courts is the Checker's independent record of trials.
 type courts struct {
 	trials     []*tried
 	complaints map[coordinator.ClientID]int    // of present and former members of the epoch
-	between    map[coordinator.ClientID]int    // complaints received since the end of the previous epoch
+	waiting    map[coordinator.ClientID]waiter // pending clients
 	kept       map[coordinator.ClientID]uint32 // last epoch from which an ejected client is excluded
 }
 
 func newCourts() courts {
 	return courts{
-		complaints: make(map[coordinator.ClientID]int), between: make(map[coordinator.ClientID]int),
+		complaints: make(map[coordinator.ClientID]int), waiting: make(map[coordinator.ClientID]waiter),
 		kept: make(map[coordinator.ClientID]uint32),
 	}
 }
 
 func (c *courts) clone() courts {
-	other := courts{complaints: maps.Clone(c.complaints), between: maps.Clone(c.between), kept: maps.Clone(c.kept)}
+	other := courts{complaints: maps.Clone(c.complaints), waiting: maps.Clone(c.waiting), kept: maps.Clone(c.kept)}
 	for _, t := range c.trials {
 		tried := *t
 		tried.jury, tried.votes = slices.Clone(t.jury), maps.Clone(t.votes)
@@ -227,13 +233,14 @@ func (c *courts) clone() courts {
 // contain the individual votes of jurors, so courtsOf invents votes that match the counts.
 func courtsOf(s *coordinator.State) courts {
 	c := newCourts()
-	for _, members := range [][]coordinator.Client{s.Pending, s.Epoch.Exited, s.Epoch.Clients} {
+	for _, members := range [][]coordinator.Client{s.Epoch.Exited, s.Epoch.Clients} {
 		for i := range members {
 			c.complaints[members[i].ID] = int(members[i].Complaints)
-			if !running(s.RunState) {
-				c.between[members[i].ID] = int(members[i].Complaints)
-			}
 		}
+	}
+	for i := range s.Pending {
+		m := &s.Pending[i]
+		c.waiting[m.ID] = waiter{int(m.Complaints), m.HoldsModel}
 	}
 	for _, t := range s.Trials {
 		known := &tried{t.Slot, t.Accused, t.Accuser, t.Fault, t.Step, t.Since, t.SinceTime, nil, make(map[coordinator.ClientID]bool)}

@@ -141,9 +141,6 @@ func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 	case coordinator.Cooldown:
 		c.punctual(before, past, s.Config.CooldownTime)
 		c.epochOver(s, before)
-		for i := range before.members {
-			delete(c.courts.between, before.members[i].ID)
-		}
 	}
 	if s.RunState == coordinator.RoundTrain {
 		c.roundBegins(s, before)

@@ -2,6 +2,7 @@ package check
 
 import (
 	"crypto/sha256"
+	"maps"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -49,16 +50,22 @@ func (c *courts) end(ended *tried) {
 	c.trials = slices.DeleteFunc(c.trials, func(t *tried) bool { return t == ended })
 }
 
-// complain ends a trial without a verdict.
+// complain ends a trial without a verdict. The complaint counts in the running epoch if its accuser
+// returns to its seat, and in the accuser's next epoch if it is pending.
 func (c *courts) complain(t *tried) {
 	c.complaints[t.accuser]++
-	c.between[t.accuser]++
+	if w, waits := c.waiting[t.accuser]; waits {
+		w.complaints++
+		c.waiting[t.accuser] = w
+	}
 	c.end(t)
 }
 
 // courtAction checks an accepted action of trials, and that only a deciding vote ejects a client.
 func (c *Checker) courtAction(s *coordinator.State, from coordinator.ClientID, a coordinator.Action) {
 	switch a := a.(type) {
+	case coordinator.Join:
+		c.rejoins(s, from)
 	case coordinator.Accuse:
 		c.accuses(s, from, a)
 	case coordinator.Vote:
@@ -173,6 +180,32 @@ func (c *Checker) ejections(s *coordinator.State) {
 		c.Violate(FairlyTried, "the state's %d trials in step %d do not match the %d expected trials", len(s.Trials), s.Progress.Step, len(c.courts.trials))
 	}
 	c.jurorsNoted(s)
+	c.waitersNoted(s)
+}
+
+// rejoins resets the record of a pending client whose new Join gives up the model that it held. The
+// client then starts to wait again, without complaints.
+func (c *Checker) rejoins(s *coordinator.State, from coordinator.ClientID) {
+	w, waited := c.courts.waiting[from]
+	if i := slices.IndexFunc(s.Pending, func(m coordinator.Client) bool { return m.ID == from }); waited && w.holds && i >= 0 && !s.Pending[i].HoldsModel {
+		c.courts.waiting[from] = waiter{}
+	}
+}
+
+// waitersNoted checks the complaints of pending clients. A client that becomes pending has none,
+// whether it joins or was a member until the end of the epoch.
+func (c *Checker) waitersNoted(s *coordinator.State) {
+	for i := range s.Pending {
+		m := &s.Pending[i]
+		want := c.courts.waiting[m.ID].complaints
+		if int(m.Complaints) != want {
+			c.Violate(FairlyTried, "%s is pending with %d complaints, want %d", c.NameOf(m.ID), m.Complaints, want)
+		}
+		c.courts.waiting[m.ID] = waiter{want, m.HoldsModel}
+	}
+	if len(c.courts.waiting) > len(s.Pending) {
+		maps.DeleteFunc(c.courts.waiting, func(id coordinator.ClientID, _ waiter) bool { return !s.IsPending(id) })
+	}
 }
 
 // jurorsNoted checks the votes and complaints of an epoch's members.
@@ -238,15 +271,17 @@ func (c *Checker) courtsOver(before stateMark, now uint64) {
 	}
 }
 
-// courtsBegin gives the members of a starting epoch the complaints since the previous epoch.
+// courtsBegin checks that the members of a starting epoch have exactly the complaints that they
+// received while they were pending.
 func (c *Checker) courtsBegin(s *coordinator.State) {
 	clear(c.courts.complaints)
 	for i := range s.Epoch.Clients {
 		m := &s.Epoch.Clients[i]
-		if most := c.courts.between[m.ID]; int(m.Complaints) > most {
-			c.Violate(FairlyTried, "%s begins an epoch with %d complaints, want at most %d", c.NameOf(m.ID), m.Complaints, most)
+		want := c.courts.waiting[m.ID].complaints
+		if int(m.Complaints) != want {
+			c.Violate(FairlyTried, "%s begins an epoch with %d complaints, want %d", c.NameOf(m.ID), m.Complaints, want)
 		}
-		c.courts.complaints[m.ID] = int(m.Complaints)
+		c.courts.complaints[m.ID] = want
 	}
 }
 
