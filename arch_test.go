@@ -18,9 +18,9 @@ import (
 
 const module = "github.com/psyche-go/psyche"
 
-// wings are the layers of the code: the top-level folders that contain Go, each with a line about
-// its contents. A package imports packages of its own wing and of the wings before it.
-var wings = []struct{ name, holds string }{
+// layers are the top-level folders that contain Go, each with a line about
+// its contents. A package imports packages of its own layer and of the layers before it.
+var layers = []struct{ name, holds string }{
 	{"base", "code without runs: keys, locks, strict JSON"},
 	{"core", "the rules of a run, the arithmetic of audits, the bytes of a result"},
 	{"record", "the records of a run, written and read"},
@@ -35,7 +35,7 @@ var wings = []struct{ name, holds string }{
 	{"cmd", "the two programs"},
 }
 
-// importRule is a restriction beyond the order of the wings: packages that match from must never
+// importRule is a restriction beyond the order of the layers: packages that match from must never
 // reach packages that match never, directly or indirectly.
 type importRule struct {
 	name   string
@@ -130,21 +130,21 @@ var importRules = []importRule{
 	},
 }
 
-// nodeRooms are the packages next to node/client, each with the packages of node that it may
+// nodePackages are the packages next to node/client, each with the packages of node that it may
 // import: docs/architecture.md, The node.
-var nodeRooms = map[string][]string{
-	"env":      nil,
-	"auditor":  {"tally", "env", "exchange", "fetch"},
-	"tally":    nil,
-	"core":     nil,
-	"exchange": {"tally", "env"},
-	"fetch":    {"tally", "env"},
-	"keep":     {"env"},
-	"handover": {"env", "exchange", "keep"},
+var nodePackages = map[string][]string{
+	"env":       nil,
+	"auditor":   {"tally", "env", "exchange", "fetch"},
+	"tally":     nil,
+	"core":      nil,
+	"exchange":  {"tally", "env"},
+	"fetch":     {"tally", "env"},
+	"keep":      {"env"},
+	"modelsync": {"env", "exchange", "keep"},
 }
 
 // tallyImports are the only packages that node/tally may import directly, because it is pure. It
-// uses only the types of package time, see TestPureRoomsReadNoClock.
+// uses only the types of package time, see TestPurePackagesReadNoClock.
 var tallyImports = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding/binary", "errors", "fmt", "slices", "sort", "time",
 	module + "/base/identity", module + "/core/assign", module + "/core/bloom", module + "/core/coordinator", module + "/core/merkle", module + "/record/wire",
@@ -221,8 +221,8 @@ func chain(packages map[string]goPackage, from string, never func(string) bool) 
 	return nil
 }
 
-// wingOf returns the wing of a package in this module.
-func wingOf(pkg string) (name string) {
+// layerOf returns the layer of a package in this module.
+func layerOf(pkg string) (name string) {
 	folder, _ := strings.CutPrefix(pkg, module+"/")
 	if folder != pkg {
 		name, _, _ = strings.Cut(folder, "/")
@@ -230,23 +230,23 @@ func wingOf(pkg string) (name string) {
 	return name
 }
 
-// TestWingsImportDownwards checks every import between two wings, and that every package is in a
-// wing.
-func TestWingsImportDownwards(t *testing.T) {
+// TestLayersImportDownwards checks every import between two layers, and that every package is in a
+// layer.
+func TestLayersImportDownwards(t *testing.T) {
 	height := map[string]int{}
-	for i, w := range wings {
+	for i, w := range layers {
 		height[w.name] = i + 1
 	}
 	for path, pkg := range goList(t) {
 		if !strings.HasPrefix(path, module+"/") {
 			continue
 		}
-		if height[wingOf(path)] == 0 {
-			t.Errorf("%s is in no wing", path)
+		if height[layerOf(path)] == 0 {
+			t.Errorf("%s is in no layer", path)
 		}
 		for _, imported := range pkg.Imports {
-			if strings.HasPrefix(imported, module+"/") && height[wingOf(imported)] > height[wingOf(path)] {
-				t.Errorf("%s imports %s: wing %s is below wing %s", path, imported, wingOf(path), wingOf(imported))
+			if strings.HasPrefix(imported, module+"/") && height[layerOf(imported)] > height[layerOf(path)] {
+				t.Errorf("%s imports %s: layer %s is below layer %s", path, imported, layerOf(path), layerOf(imported))
 			}
 		}
 	}
@@ -282,48 +282,48 @@ func TestCoreImportsOnlyPurePackages(t *testing.T) {
 	}
 }
 
-// TestRoomsOfTheClientImportOneWay checks every import between the packages of node.
-func TestRoomsOfTheClientImportOneWay(t *testing.T) {
+// TestPackagesOfTheNodeImportOneWay checks every import between the packages of node.
+func TestPackagesOfTheNodeImportOneWay(t *testing.T) {
 	packages := goList(t)
-	for room, allowed := range nodeRooms {
-		pkg, found := packages[module+"/node/"+room]
+	for name, allowed := range nodePackages {
+		pkg, found := packages[module+"/node/"+name]
 		if !found {
-			t.Errorf("no package node/%s", room)
+			t.Errorf("no package node/%s", name)
 		}
 		for _, imported := range pkg.Imports {
 			below, within := strings.CutPrefix(imported, module+"/node")
 			if within && !slices.Contains(allowed, strings.TrimPrefix(below, "/")) {
-				t.Errorf("node/%s imports node%s: it may import %v", room, below, allowed)
+				t.Errorf("node/%s imports node%s: it may import %v", name, below, allowed)
 			}
 		}
 	}
 }
 
-// TestPureRoomsImportLittle checks the direct imports of the packages without I/O.
-func TestPureRoomsImportLittle(t *testing.T) {
+// TestPurePackagesImportLittle checks the direct imports of the packages without I/O.
+func TestPurePackagesImportLittle(t *testing.T) {
 	packages := goList(t)
-	for room, allowed := range map[string][]string{"node/tally": tallyImports, "host/core": hostImports, "node/core": memberImports} {
-		for _, imported := range packages[module+"/"+room].Imports {
+	for name, allowed := range map[string][]string{"node/tally": tallyImports, "host/core": hostImports, "node/core": memberImports} {
+		for _, imported := range packages[module+"/"+name].Imports {
 			if !slices.Contains(allowed, imported) {
-				t.Errorf("%s imports %s: it may import %v", room, imported, allowed)
+				t.Errorf("%s imports %s: it may import %v", name, imported, allowed)
 			}
 		}
 	}
 }
 
-// TestPureRoomsReadNoClock checks that pure packages receive the time as an argument and start no
+// TestPurePackagesReadNoClock checks that pure packages receive the time as an argument and start no
 // goroutines.
-func TestPureRoomsReadNoClock(t *testing.T) {
+func TestPurePackagesReadNoClock(t *testing.T) {
 	types := []string{"Time", "Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
-	for _, room := range []string{"node/tally", "host/core", "node/core"} {
-		for _, file := range parsed(t, room) {
+	for _, name := range []string{"node/tally", "host/core", "node/core"} {
+		for _, file := range parsed(t, name) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt:
-					t.Errorf("%s: %T", room, n)
+					t.Errorf("%s: %T", name, n)
 				case *ast.SelectorExpr:
 					if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "time" && !slices.Contains(types, n.Sel.Name) {
-						t.Errorf("%s uses time.%s", room, n.Sel.Name)
+						t.Errorf("%s uses time.%s", name, n.Sel.Name)
 					}
 				}
 				return true
@@ -332,10 +332,10 @@ func TestPureRoomsReadNoClock(t *testing.T) {
 	}
 }
 
-// TestClientStaysInRooms limits the code that sees all of a client: the methods of Node, the
-// methods of every type that holds a Node, and the functions with a Node parameter. Put new code
-// into another package of node.
-func TestClientStaysInRooms(t *testing.T) {
+// TestCodeThatSeesAllOfAClientIsBounded limits the code that sees all of a client: the methods of
+// Node, the methods of every type that holds a Node, and the functions with a Node parameter. Put
+// new code into another package of node.
+func TestCodeThatSeesAllOfAClientIsBounded(t *testing.T) {
 	fields, methods := 0, 0
 	holders := map[string]bool{"Node": true}
 	files := parsed(t, "node/client")

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// picture is the content of docs/pictures/wings.svg.
+// picture is the content of docs/pictures/layers.svg.
 type picture struct {
-	Wings []struct {
+	Layers []struct {
 		ID    string `xml:"id,attr"`
 		Texts []struct {
 			Class string `xml:"class,attr"`
@@ -23,11 +23,11 @@ type picture struct {
 	} `xml:"path"`
 }
 
-// TestWingsAreDrawn compares the picture of the wings with the imports of their packages. Every
-// arrow must be an import. Every import between two wings must be an arrow, or follow from several
+// TestLayersAreDrawn compares the picture of the layers with the imports of their packages. Every
+// arrow must be an import. Every import between two layers must be an arrow, or follow from several
 // arrows.
-func TestWingsAreDrawn(t *testing.T) {
-	const path = "docs/pictures/wings.svg"
+func TestLayersAreDrawn(t *testing.T) {
+	const path = "docs/pictures/layers.svg"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestWingsAreDrawn(t *testing.T) {
 	}
 	packages := goList(t)
 	var names []string
-	for _, w := range drawn.Wings {
+	for _, w := range drawn.Layers {
 		names = append(names, w.ID)
 		for _, text := range w.Texts {
 			for name := range strings.FieldsSeq(text.Text) {
@@ -48,18 +48,18 @@ func TestWingsAreDrawn(t *testing.T) {
 			}
 		}
 	}
-	for _, w := range wings {
+	for _, w := range layers {
 		if !slices.Contains(names, w.name) {
-			t.Errorf("%s does not contain the wing %s", path, w.name)
+			t.Errorf("%s does not contain the layer %s", path, w.name)
 		}
 	}
-	imports := map[[2]string]string{} // an example import for each pair of wings
+	imports := map[[2]string]string{} // an example import for each pair of layers
 	for name, pkg := range packages {
 		if strings.HasSuffix(name, "test") {
 			continue
 		}
 		for _, imported := range pkg.Imports {
-			if from, to := wingOf(name), wingOf(imported); from != "" && to != "" && to != from {
+			if from, to := layerOf(name), layerOf(imported); from != "" && to != "" && to != from {
 				imports[[2]string{from, to}] = name + " imports " + imported
 			}
 		}
@@ -78,7 +78,7 @@ func TestWingsAreDrawn(t *testing.T) {
 	}
 }
 
-// leads reports whether arrows lead from one wing to another.
+// leads reports whether arrows lead from one layer to another.
 func leads(arrows map[string][]string, from, to string) bool {
 	seen := map[string]bool{}
 	for queue := slices.Clone(arrows[from]); len(queue) > 0; queue = queue[1:] {

@@ -78,9 +78,9 @@ func TestDownloadsAreTold(t *testing.T) {
 	}
 }
 
-// TestDownloadsFromOwnArchivesAreTold checks that the event log reports downloads from the archives
-// that --hub-repo and --gcs-bucket name.
-func TestDownloadsFromOwnArchivesAreTold(t *testing.T) {
+// TestDownloadsFromOwnArchivesAreReported checks that the event log reports downloads from the
+// archives that --hub-repo and --gcs-bucket name.
+func TestDownloadsFromOwnArchivesAreReported(t *testing.T) {
 	files, digest := testModel(t, truly)
 	under := make(map[string][]byte, len(files))
 	for name, data := range files {

@@ -12,13 +12,13 @@ import (
 // keepEvidence saves the evidence against the run's host in a separate file in a folder, by default
 // the working directory, and adds the file's name to the error. It returns other errors unchanged.
 func keepEvidence(err error, dir string) error {
-	lie, ok := errors.AsType[*follow.Lie](err)
+	fault, ok := errors.AsType[*follow.HostFault](err)
 	if !ok {
 		return err
 	}
 	file, failed := os.CreateTemp(cmp.Or(dir, "."), "evidence-*.json")
 	if failed == nil {
-		_, failed = file.Write(lie.JSON())
+		_, failed = file.Write(fault.JSON())
 		failed = errors.Join(failed, file.Chmod(0o644), file.Close())
 	}
 	if failed != nil {

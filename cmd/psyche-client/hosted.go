@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
-	"github.com/psyche-go/psyche/files/checkpoint/parcel"
+	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
 	"github.com/psyche-go/psyche/host/tcp"
 )
 
@@ -78,13 +78,13 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 	got := make(chan error, 1)
 	go func() {
 		err := tcp.ReadModel(ctx, tcp.Options{Addr: h.host.ServerAddr, RunID: h.runID, Run: h.run(), Key: key, ServerKey: h.key()},
-			parcel.MaxSize, write, func(done, all uint64) {
+			modelarchive.MaxSize, write, func(done, all uint64) {
 				progress(int64(done), int64(all))
 			})
 		_ = write.CloseWithError(err) // a nil error ends the content with io.EOF
 		got <- err
 	}()
-	err = parcel.Unpack(content, dir)
+	err = modelarchive.Unpack(content, dir)
 	_ = content.CloseWithError(io.ErrClosedPipe) // ends the transfer after a rejection
 	if failed := <-got; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
 		return failed

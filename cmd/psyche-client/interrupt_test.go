@@ -208,9 +208,9 @@ func serve(t *testing.T) string {
 	}).Address
 }
 
-// TestFarewellAfterAnInterrupt checks that an interrupted client can still submit its withdrawal to
-// its server.
-func TestFarewellAfterAnInterrupt(t *testing.T) {
+// TestInterruptedClientWithdraws checks that an interrupted client can still submit its withdrawal
+// to its server.
+func TestInterruptedClientWithdraws(t *testing.T) {
 	address := serve(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	key := identity.FromSeed([identity.SeedSize]byte{1})
@@ -234,7 +234,7 @@ func TestFarewellAfterAnInterrupt(t *testing.T) {
 		}
 	}
 	if err := host.Submit(t.Context(), coordinator.Withdraw{Client: me}); err != nil {
-		t.Errorf("farewell: %v", err)
+		t.Errorf("withdrawal: %v", err)
 	}
 	if err := host.Close(); err != nil {
 		t.Error(err)

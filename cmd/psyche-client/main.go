@@ -63,7 +63,7 @@ const (
 	exitUsage       = 2
 	exitRefused     = 4
 	exitConnection  = 5
-	exitLie         = 7
+	exitHostFault   = 7
 	exitInterrupted = signals.Interrupted
 )
 
@@ -157,8 +157,8 @@ func exitCode(err error) int {
 	if _, wrong := errors.AsType[usageError](err); wrong || errors.Is(err, onchain.ErrFlags) || errors.Is(err, client.ErrReplaced) {
 		return exitUsage
 	}
-	if _, lied := errors.AsType[*follow.Lie](err); lied {
-		return exitLie
+	if _, faulty := errors.AsType[*follow.HostFault](err); faulty {
+		return exitHostFault
 	}
 	switch {
 	case errors.Is(err, tcp.ErrUnreachable), errors.Is(err, tcp.ErrUntrusted), errors.Is(err, follow.ErrGenesis), onchain.IsConnection(err):

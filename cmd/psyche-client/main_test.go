@@ -238,9 +238,9 @@ func loss(t *testing.T, model, data string) float64 {
 	return result.Loss
 }
 
-// TestEvaluateMeasuresWhatJSONCannotSay scales the weights of a model to get values that JSON
-// cannot represent: an infinite perplexity, and a loss that is not a number.
-func TestEvaluateMeasuresWhatJSONCannotSay(t *testing.T) {
+// TestEvaluateReportsValuesThatJSONCannotContain scales the weights of a model to get values that
+// JSON cannot represent: an infinite perplexity, and a loss that is not a number.
+func TestEvaluateReportsValuesThatJSONCannotContain(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
 	scaled := func(factor float32) string {

@@ -110,6 +110,6 @@ func TestMeasuredWhileTrained(t *testing.T) {
 		t.Errorf("nothing was measured while training: %+v", reports)
 	}
 	if value, found := board.Values()["eval/piqa"]; !found || value != board.Values()["eval/piqa/acc_norm"] {
-		t.Errorf("figures: %v", board.Values())
+		t.Errorf("metrics: %v", board.Values())
 	}
 }

@@ -120,9 +120,9 @@ func TestReportIsTrue(t *testing.T) {
 	}
 }
 
-// TestReportIsALie checks that a location with a different model than it states is not used again,
-// and that none of its files remain.
-func TestReportIsALie(t *testing.T) {
+// TestLocationWithAnotherModelIsNotUsedAgain checks that a location with a different model than it
+// states is not used again, and that none of its files remain.
+func TestLocationWithAnotherModelIsNotUsedAgain(t *testing.T) {
 	files, digest := testModel(t, falsely)
 	for _, at := range reportedPlaces(t, files) {
 		c := reporting(t)

@@ -148,7 +148,7 @@ func (k *keeper) stay(ctx context.Context, r *servedRun) error {
 		case end.code == exitUsage:
 			k.putAside(r, "its client reported a wrong command line or input; see the messages above", false, true)
 			return nil
-		case end.code == exitLie:
+		case end.code == exitHostFault:
 			k.putAside(r, "its server provably lied; the messages above name the evidence", false, true)
 			return nil
 		case end.code == 0:

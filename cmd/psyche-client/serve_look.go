@@ -61,9 +61,9 @@ func lookAt(ctx context.Context, r *servedRun) outlook {
 		return judge(state, r.key, admits)
 	}
 	seen := outlook{prospect: isLater, reason: err.Error()}
-	_, lie := errors.AsType[*follow.Lie](err)
+	_, fault := errors.AsType[*follow.HostFault](err)
 	switch {
-	case lie, errors.Is(err, follow.ErrGenesis), errors.Is(err, backend.ErrWrongRun) && r.isAnother(ctx):
+	case fault, errors.Is(err, follow.ErrGenesis), errors.Is(err, backend.ErrWrongRun) && r.isAnother(ctx):
 		seen.prospect = isHopeless
 	case errors.Is(err, tcp.ErrUntrusted):
 		seen.prospect = isStranger

@@ -181,7 +181,7 @@ func TestServeHopeless(t *testing.T) {
 		s := newServed("usage", "lie", "genesis", "good")
 		s.see("genesis", outlook{prospect: isHopeless, reason: "another hash"})
 		s.lives = func(name string) (time.Duration, ending) {
-			return time.Second, ending{code: map[string]int{"usage": exitUsage, "lie": exitLie}[name]}
+			return time.Second, ending{code: map[string]int{"usage": exitUsage, "lie": exitHostFault}[name]}
 		}
 		err := s.run(t.Context())
 		golden.Message(t, "three runs", err)
@@ -288,10 +288,10 @@ func TestServeAnotherServer(t *testing.T) {
 	})
 }
 
-// TestServeLeavesWhoWaitsForEver checks that a run that waits for members without any progress does
-// not hold a machine forever while a different run trains. A run that gains members, or that
+// TestServeLeavesARunWithoutProgress checks that a run that waits for members without any progress
+// does not hold a machine forever while a different run trains. A run that gains members, or that
 // completes rounds, keeps the machine.
-func TestServeLeavesWhoWaitsForEver(t *testing.T) {
+func TestServeLeavesARunWithoutProgress(t *testing.T) {
 	training := doings{step: 9, clients: 3, runs: true}
 	for name, test := range map[string]struct {
 		a, b  func(hours int) doings

@@ -224,7 +224,7 @@ func TestSoloInPartsIsTheSame(t *testing.T) {
 	}
 }
 
-func TestSoloThatIsDone(t *testing.T) {
+func TestFinishedSoloRunDoesNothing(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
 	save := filepath.Join(t.TempDir(), "save")
@@ -244,7 +244,7 @@ func TestSoloThatIsDone(t *testing.T) {
 	}
 }
 
-func TestSoloKnowsBeforehandThatItCannotSave(t *testing.T) {
+func TestSoloChecksBeforehandThatItCanSave(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
 	dangling := filepath.Join(t.TempDir(), "dangling")
@@ -377,7 +377,7 @@ func TestSoloStartsAtAStep(t *testing.T) {
 			}
 		}
 		if len(batches) != 2 || batches[0][0] == 0 || batches[0][0] != 2*(batches[0][1]-batches[0][0]) || batches[1][0] != batches[0][1] || tensors < 4 {
-			t.Errorf("%s: trained %v, figures of %d tensors", optimizer, batches, tensors)
+			t.Errorf("%s: trained %v, metrics of %d tensors", optimizer, batches, tensors)
 		}
 	}
 }

@@ -182,7 +182,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 
 		CheckpointDir:   c.CheckpointDir,
 		KeepCheckpoints: c.KeepSteps,
-		MakeRoom:        network.GiveWay,
+		MakeRoom:        network.FreeDisk,
 		AcceptLoss:      c.AcceptLoss,
 		AuditIdle:       c.AuditIdle,
 		DiskHangs:       func() { endWithoutTheDisk(ctx, shown.close) },

@@ -44,7 +44,7 @@ func (d *display) start(t terminal, runID string, id identity.ID, o *observed) {
 		return
 	}
 	o.events.Watch(d.See)
-	d.Start(os.Stdin, t.Out, tui.ClientOptions{RunID: runID, ID: id.String(), Figures: o.board.Values, Peers: d.peers})
+	d.Start(os.Stdin, t.Out, tui.ClientOptions{RunID: runID, ID: id.String(), Metrics: o.board.Values, Peers: d.peers})
 }
 
 // use makes the display show the peers of a network.

@@ -22,7 +22,7 @@ const (
 // process events first.
 type roundLine struct {
 	logger  *slog.Logger
-	figures func() map[string]float64
+	metrics func() map[string]float64
 	fields  bool // for programs: one attribute per metric
 
 	total   uint32 // steps of the run; 0: not known yet
@@ -36,8 +36,8 @@ type roundLine struct {
 	took    []time.Duration // durations of the newest rounds, including the gaps after them
 }
 
-func newRoundLine(logger *slog.Logger, figures func() map[string]float64, fields bool) *roundLine {
-	return &roundLine{logger: logger, figures: figures, fields: fields, losses: make(map[uint32]float64)}
+func newRoundLine(logger *slog.Logger, metrics func() map[string]float64, fields bool) *roundLine {
+	return &roundLine{logger: logger, metrics: metrics, fields: fields, losses: make(map[uint32]float64)}
 }
 
 // see processes an event. It is an argument for event.Log's Watch.
@@ -88,7 +88,7 @@ func (r *roundLine) attributes(e event.Applied) []any {
 	if r.claimed.Loss.Count > 0 {
 		said = append(said, "claimed_loss", r.claimed.Loss.Median, "claimed_step", r.claimed.Step)
 	}
-	if speed := r.figures()["train/tokens_per_sec"]; speed > 0 {
+	if speed := r.metrics()["train/tokens_per_sec"]; speed > 0 {
 		said = append(said, "tokens_per_second", speed)
 	}
 	return said
@@ -117,7 +117,7 @@ func (r *roundLine) line(e event.Applied) string {
 	} else if r.claimed.Loss.Count > 0 {
 		parts = append(parts, fmt.Sprintf("loss %.4f, as other members report for step %d", r.claimed.Loss.Median, r.claimed.Step))
 	}
-	if speed := r.figures()["train/tokens_per_sec"]; speed > 0 {
+	if speed := r.metrics()["train/tokens_per_sec"]; speed > 0 {
 		parts = append(parts, shortNumber(speed)+" tok/s")
 	}
 	if lost := len(e.Lost); lost > 0 {

@@ -35,8 +35,8 @@ func TestOpenRunsAreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestValidateSaysWhoMayDoWhat validates a run as the server would start it.
-func TestValidateSaysWhoMayDoWhat(t *testing.T) {
+// TestValidateListsRights validates a run as the server would start it.
+func TestValidateListsRights(t *testing.T) {
 	check := func(args ...string) string {
 		var out, errs strings.Builder
 		args = append([]string{"server", "validate-config", "--state", "../../configs/quickstart/state.toml"}, args...)

@@ -111,8 +111,8 @@ func TestServerTakesPublishedFlags(t *testing.T) {
 func TestServerSends(t *testing.T) {
 	c := otlptest.Start(t)
 	serveBriefly(t, "--oltp-metrics-url", c.URL+"/v1/metrics", "--oltp-tracing-url", c.URL+"/v1/traces", "--oltp-logs-url", c.URL+"/v1/logs", "--oltp-auth-header", "secret")
-	if f := c.Figures(); f["go_goroutines"] == 0 || len(f) < 20 {
-		t.Errorf("figures %v", f)
+	if f := c.Metrics(); f["go_goroutines"] == 0 || len(f) < 20 {
+		t.Errorf("metrics %v", f)
 	}
 	if lines := c.Lines(); !slices.ContainsFunc(lines, func(l otlptest.Line) bool { return l.Text == "server is listening" }) {
 		t.Errorf("lines %v", lines)

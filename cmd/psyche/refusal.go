@@ -82,15 +82,15 @@ func (a asked) notPaused() string {
 
 // notAuthorised names the key that is permitted to act.
 func (a asked) notAuthorised() string {
-	office, holder := "main authority", a.state.Authority.Main
+	role, holder := "main authority", a.state.Authority.Main
 	switch a.action.(type) {
 	case coordinator.SetDelegates:
 		return fmt.Sprintf("the join authority has not authorized the signing key %s; it can with: psyche run authorize %s --run-id %s",
 			identity.ID(a.from), identity.ID(a.from), a.runID)
 	case coordinator.Authorize:
-		office, holder = "join authority", a.state.Authority.Join
+		role, holder = "join authority", a.state.Authority.Join
 	}
-	return fmt.Sprintf("the key %s may not do this; only the run's %s may, %s: give its key file with --keypair", identity.ID(a.from), office, identity.ID(holder))
+	return fmt.Sprintf("the key %s may not do this; only the run's %s may, %s: give its key file with --keypair", identity.ID(a.from), role, identity.ID(holder))
 }
 
 // alreadySo explains that the requested state already exists.

@@ -20,11 +20,11 @@ func (c *runExamine) examineHost(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read an evidence file: %w", err)
 	}
-	lie, err := follow.ReadLie(content)
+	fault, err := follow.ReadHostFault(content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	genesis, err := follow.OpenGenesis(lie.Evidence.Genesis)
+	genesis, err := follow.OpenGenesis(fault.Evidence.Genesis)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", c.File, follow.ErrEvidence, err)
 	}
@@ -33,13 +33,13 @@ func (c *runExamine) examineHost(w io.Writer) error {
 		return fmt.Errorf("%s: %w: %w", c.File, follow.ErrEvidence, err)
 	}
 	if _, err := fmt.Fprintf(w, "run             %q (%x)\nserver          %s\nclient's reason %s\n",
-		first.RunID, genesis.Run(), identity.ID(first.Host), plain.Text(lie.Reason)); err != nil {
+		first.RunID, genesis.Run(), identity.ID(first.Host), plain.Text(fault.Reason)); err != nil {
 		return err
 	}
-	a, b, found := lie.Evidence.Contradiction()
+	a, b, found := fault.Evidence.Contradiction()
 	if !found {
 		return fmt.Errorf("%s: %w that its file alone proves: no two signed heads contradict each other; compare its %d records after record %d with the run's log",
-			c.File, follow.ErrEvidence, len(lie.Evidence.Records), lie.Evidence.Index)
+			c.File, follow.ErrEvidence, len(fault.Evidence.Records), fault.Evidence.Index)
 	}
 	_, err = fmt.Fprintf(w, "proven          the server signed two logs:\n  %d records, hash %x\n  %d records, hash %x\n", a.Index, a.Hash, b.Index, b.Hash)
 	return err

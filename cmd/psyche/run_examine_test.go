@@ -114,7 +114,7 @@ func TestExamineHost(t *testing.T) {
 		{[]wire.Head{a, b}, []string{"--entry", "1"}, exitUsage, "need a log"},
 		{nil, nil, exitUnverified, "not the genesis of a run"},
 	} {
-		lie := follow.Lie{Reason: "two heads", Evidence: follow.Evidence{Genesis: genesis.Raw, Heads: test.heads}}
+		lie := follow.HostFault{Reason: "two heads", Evidence: follow.Evidence{Genesis: genesis.Raw, Heads: test.heads}}
 		if test.heads == nil {
 			lie.Evidence.Genesis = nil
 		}

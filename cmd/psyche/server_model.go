@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/psyche-go/psyche/cmd/internal/meter"
-	"github.com/psyche-go/psyche/files/checkpoint/parcel"
+	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
 )
@@ -25,7 +25,7 @@ func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Opt
 	if err != nil {
 		return err
 	}
-	model, err := parcel.Open(ctx, c.ModelPath, meter.Logged(logger, "hashing the served model"))
+	model, err := modelarchive.Open(ctx, c.ModelPath, meter.Logged(logger, "hashing the served model"))
 	if err != nil {
 		return fmt.Errorf("--model-path: %w", err)
 	}

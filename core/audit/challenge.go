@@ -16,10 +16,10 @@ const (
 )
 
 // Chunks draws the chunks of a trainer's momentum to open, in ascending order. Up to half of them
-// come from the lonely chunks, in which few other trainers sent values. The rest come from all
+// come from the low-support chunks, in which few other trainers sent values. The rest come from all
 // chunks, with a probability proportional to their size. All auditors of a result draw the same
 // chunks.
-func Chunks(seed [32]byte, step uint32, trainer [32]byte, shapes Shapes, count int, lonely []uint32) []uint32 {
+func Chunks(seed [32]byte, step uint32, trainer [32]byte, shapes Shapes, count int, lowSupport []uint32) []uint32 {
 	elements := uint64(0)
 	for _, t := range shapes {
 		elements += uint64(t.Chunks) * uint64(t.size())
@@ -35,7 +35,7 @@ func Chunks(seed [32]byte, step uint32, trainer [32]byte, shapes Shapes, count i
 			}
 		}
 	}
-	draw(min(count/2, len(lonely)), func() uint32 { return lonely[s.below(uint64(len(lonely)))] })
+	draw(min(count/2, len(lowSupport)), func() uint32 { return lowSupport[s.below(uint64(len(lowSupport)))] })
 	draw(count, func() uint32 { return shapes.at(s.below(elements)) })
 	return drawn
 }

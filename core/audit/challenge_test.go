@@ -51,19 +51,19 @@ func TestChunksOfASmallModel(t *testing.T) {
 	}
 }
 
-// TestLonelyChunks checks that half of the drawn chunks are low-support chunks, or all low-support
-// chunks if there are fewer.
-func TestLonelyChunks(t *testing.T) {
+// TestLowSupportChunks checks that half of the drawn chunks are low-support chunks, or all
+// low-support chunks if there are fewer.
+func TestLowSupportChunks(t *testing.T) {
 	shapes := audit.Shapes{{Chunks: 10_000, Rows: 8, Cols: 8, K: 1}}
-	var lonely []uint32
+	var lowSupport []uint32
 	for _, want := range []int{0, 1, 15, 16, 100} {
-		for len(lonely) < want {
-			lonely = append(lonely, uint32(5000+len(lonely)))
+		for len(lowSupport) < want {
+			lowSupport = append(lowSupport, uint32(5000+len(lowSupport)))
 		}
 		among := 0
-		drawn := audit.Chunks([32]byte{1}, 2, [32]byte{3}, shapes, audit.DefaultChunks, lonely)
+		drawn := audit.Chunks([32]byte{1}, 2, [32]byte{3}, shapes, audit.DefaultChunks, lowSupport)
 		for _, chunk := range drawn {
-			if _, found := slices.BinarySearch(lonely, chunk); found {
+			if _, found := slices.BinarySearch(lowSupport, chunk); found {
 				among++
 			}
 		}

@@ -14,7 +14,7 @@
 //
 // Order of calls:
 //
-//	chunks := Chunks(seed, step, trainer, shapes, DefaultChunks, lonely) // when the step's audit seed is known
+//	chunks := Chunks(seed, step, trainer, shapes, DefaultChunks, lowSupport) // when the step's audit seed is known
 //	opening, err := DecodeOpening(bytes, shapes)                     // from the trainer, or from any member
 //	claim.Binds(shapes, chunks)                                      // whether its trainer committed to it
 //	report := (&Reference{…}).Check(claim)                           // without Updates: the checks without a gradient

@@ -28,9 +28,9 @@ type Reference struct {
 	Limits Limits // allowed differences between honest trainers
 	// Shaky means that rounding may have a large effect: see Recomputation.Shaken.
 	Shaky bool
-	// Blur contains, for each chunk, the rounding tolerance of its update if updates are changes of
-	// weights. It is nil if updates are gradients.
-	Blur []float64
+	// Tolerance contains, for each chunk, the rounding tolerance of its update if updates are
+	// changes of weights. It is nil if updates are gradients.
+	Tolerance []float64
 	// Longest is the maximum length that the momentum can have by now: the sum of β^i·η·clip over
 	// the run's steps. It is infinite if gradients are not clipped.
 	Longest float64
@@ -125,16 +125,16 @@ const (
 	// small is the fraction of the usual update that replaces smaller updates as the reference. In a
 	// chunk whose gradient nearly vanishes, the errors come from the terms that cancelled.
 	small = 0.25
-	// blur is the fraction of a momentum's length below which its bits cannot show an update.
-	blur = 1.0 / (1 << 18)
+	// resolution is the fraction of a momentum's length below which its bits cannot show an update.
+	resolution = 1.0 / (1 << 18)
 	// floor is the rounding tolerance of the implied update, as a fraction of the momentum's lengths
 	// before and after the step. Both momenta are rounded. A difference up to floor does not count
 	// as an error. An update with a very small learning rate is smaller than floor. The differences
 	// of the kernels stay below a third of floor, and with chunks of 64 × 64 below a tenth.
 	floor = 1.0 / (1 << 21)
-	// blurred is the assumed minimum length of an update, as a multiple of its rounding tolerance
-	// (Blur). It corresponds to the constant blur, which is eight times floor.
-	blurred = 8
+	// minTolerances is the assumed minimum length of an update, as a multiple of its rounding
+	// tolerance (Tolerance). It corresponds to the constant resolution, which is eight times floor.
+	minTolerances = 8
 	// nothing is a length that is indistinguishable from zero: kernels set elements of the momentum
 	// below 2⁻¹⁰⁰ to zero, and a chunk has up to 2¹⁴ of them. The rounding of larger elements is
 	// relative to their length.
@@ -206,9 +206,9 @@ func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, since
 	update := wide(e.Updates[i])
 	own := length(update)
 	f.difference = max(0, length(sum(implied, update, -1))-floor*lengths-nothing)
-	least := blur * lengths
-	if e.Blur != nil {
-		f.difference, least = max(0, f.difference-e.Blur[i]), max(least, blurred*e.Blur[i])
+	least := resolution * lengths
+	if e.Tolerance != nil {
+		f.difference, least = max(0, f.difference-e.Tolerance[i]), max(least, minTolerances*e.Tolerance[i])
 	}
 	usual := small * e.Usual[i]
 	if own == 0 { // the chunk has no gradient at all, so no terms cancelled

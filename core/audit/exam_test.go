@@ -19,7 +19,7 @@ func TestHonestStepsPass(t *testing.T) {
 	for step := uint32(1); step <= 12; step++ {
 		g := r.gradient()
 		r.train(step, g)
-		report := r.reference(r.all(), r.blurred(g, 0.01)).Check(r.claim(r.all()))
+		report := r.reference(r.all(), r.perturbed(g, 0.01)).Check(r.claim(r.all()))
 		if report.Judge(limits) != audit.Passed || report.Error < 0.005 || report.Error > 0.02 {
 			t.Fatalf("step %d: fault %v, error %v, want no fault and about 0.01", step, report.Fault, report.Error)
 		}
@@ -93,7 +93,7 @@ func TestLiesAreFound(t *testing.T) {
 				c.before(r)
 			}
 			g := r.gradient()
-			trained := r.blurred(g, 0)
+			trained := r.perturbed(g, 0)
 			if c.train != nil {
 				c.train(r, trained)
 			}
@@ -329,7 +329,7 @@ func TestNothingOfNoGradient(t *testing.T) {
 		for step := uint32(1); step <= 8; step++ {
 			g := r.gradient()
 			clear(g[0])
-			trained := r.blurred(g, 0)
+			trained := r.perturbed(g, 0)
 			for i := range trained[0][:16] { // a part of the first row of chunks
 				trained[0][i] = c.added
 			}

@@ -15,18 +15,18 @@ type Limits struct {
 // below, and the accuser loses its seat.
 const doubt = 1.5
 
-// blurDoubt is the factor between the rounding tolerances of an accuser and of a jury. Each knows
-// only its own sample of the rounding errors, and the samples differ.
-const blurDoubt = 2
+// toleranceDoubt is the factor between the rounding tolerances of an accuser and of a jury. Each
+// knows only its own sample of the rounding errors, and the samples differ.
+const toleranceDoubt = 2
 
 // Wider returns a reference for accusations. Its limits are wider than the limits of e, which
 // jurors use.
 func (e *Reference) Wider() *Reference {
 	wider, l := *e, e.Limits
 	wider.Limits = Limits{Error: doubt * l.Error, Chunk: doubt * l.Chunk, Stray: l.Stray, Worst: doubt * l.Worst}
-	wider.Blur = nil
-	for _, b := range e.Blur {
-		wider.Blur = append(wider.Blur, blurDoubt*b)
+	wider.Tolerance = nil
+	for _, b := range e.Tolerance {
+		wider.Tolerance = append(wider.Tolerance, toleranceDoubt*b)
 	}
 	return &wider
 }

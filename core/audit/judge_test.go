@@ -10,10 +10,10 @@ import (
 
 func wider(l audit.Limits) audit.Limits { return (&audit.Reference{Limits: l}).Wider().Limits }
 
-// TestWhoAccusesAllowsMore checks that a jury rejects a report slightly beyond a limit, and that an
-// accuser accepts it. If an accuser rejects a report, a jury rejects it too, although the jury's
-// gradient differs by rounding.
-func TestWhoAccusesAllowsMore(t *testing.T) {
+// TestAccusersTolerateMoreThanJuries checks that a jury rejects a report slightly beyond a limit,
+// and that an accuser accepts it. If an accuser rejects a report, a jury rejects it too, although
+// the jury's gradient differs by rounding.
+func TestAccusersTolerateMoreThanJuries(t *testing.T) {
 	limits := audit.F32Limits
 	report := func(all, one float64, count int) audit.Report {
 		r := audit.Report{Error: all}

@@ -153,9 +153,9 @@ func (r *rig) all() []uint32 {
 	return chunks
 }
 
-// blurred returns the gradient as computed on a different machine: each value has a random relative
-// error of the size by.
-func (r *rig) blurred(gradient [][]float32, by float64) [][]float32 {
+// perturbed returns the gradient as computed on a different machine: each value has a random
+// relative error of the size by.
+func (r *rig) perturbed(gradient [][]float32, by float64) [][]float32 {
 	other := make([][]float32, len(gradient))
 	for i, g := range gradient {
 		for _, v := range g {

@@ -28,18 +28,18 @@ func TestCoarseValuesSteer(t *testing.T) {
 	}
 }
 
-// TestBlurHidesTurnedUpdates shows an attack that docs/audit.md lists as undetected if rounding has
-// a large effect. A negated update passes with a rounding tolerance of twice its length, but fails
-// with a tolerance of a fifth of its length.
-func TestBlurHidesTurnedUpdates(t *testing.T) {
-	for blur, want := range map[float64]Outcome{2: Passed, 0.2: Strange} {
+// TestToleranceHidesTurnedUpdates shows an attack that docs/audit.md lists as undetected if
+// rounding has a large effect. A negated update passes with a rounding tolerance of twice its
+// length, but fails with a tolerance of a fifth of its length.
+func TestToleranceHidesTurnedUpdates(t *testing.T) {
+	for tolerance, want := range map[float64]Outcome{2: Passed, 0.2: Strange} {
 		update := []float32{1, 0}
-		e := &Reference{Updates: [][]float32{update}, Usual: []float64{1}, Blur: []float64{blur}, Decay: 0.95}
+		e := &Reference{Updates: [][]float32{update}, Usual: []float64{1}, Tolerance: []float64{tolerance}, Decay: 0.95}
 		f := ChunkReport{}
 		e.compare(&f, 0, []float64{-1, 0}, []float64{0, 0}, 1)
 		r := Report{Error: f.Error, Chunks: []ChunkReport{f}}
 		if came := r.Judge((&Reference{Limits: LocalLimits}).Wider().Limits); came != want {
-			t.Errorf("blur %v: a turned update %v with error %v, want %v", blur, came, f.Error, want)
+			t.Errorf("tolerance %v: a turned update %v with error %v, want %v", tolerance, came, f.Error, want)
 		}
 	}
 }

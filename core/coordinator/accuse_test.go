@@ -81,9 +81,9 @@ func (c *court) fill(trials int) {
 	}
 }
 
-// TestWhatIsAccusedOf checks accusations in every state of the run that allows them, for accused
-// members in every list.
-func TestWhatIsAccusedOf(t *testing.T) {
+// TestAccusationsInEveryState checks accusations in every state of the run that allows them, for
+// accused members in every list.
+func TestAccusationsInEveryState(t *testing.T) {
 	for name, alter := range map[string]func(*court){
 		"a member":              func(*court) {},
 		"one that leaves":       func(c *court) { c.mustID(c.accused, Withdraw{c.accused}) },

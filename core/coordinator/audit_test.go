@@ -174,9 +174,9 @@ func TestAuditSeedsAreKept(t *testing.T) {
 	}
 }
 
-// TestReadyRevealsWhatWitnessesLeft checks that a client's hash chain of revealed values continues
+// TestRevealsContinueInTheNextEpoch checks that a client's hash chain of revealed values continues
 // in the next epoch, after the last value that it revealed as a witness.
-func TestReadyRevealsWhatWitnessesLeft(t *testing.T) {
+func TestRevealsContinueInTheNextEpoch(t *testing.T) {
 	r := chainedRun(t)
 	r.Config.RoundsPerEpoch = 1
 	for _, name := range []string{"a", "b", "c"} {

@@ -72,9 +72,9 @@ func TestBugQuorumOfFourIsThree(t *testing.T) {
 	}
 }
 
-// TestBugQuorumOfWhoeverWitnessed checks that with witness_nodes = 0 the quorum is relative to the
-// elected witnesses, not to the witnesses that sent a proof.
-func TestBugQuorumOfWhoeverWitnessed(t *testing.T) {
+// TestBugQuorumCountsWitnessesThatReported checks that with witness_nodes = 0 the quorum is
+// relative to the elected witnesses, not to the witnesses that sent a proof.
+func TestBugQuorumCountsWitnessesThatReported(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c", "d")
 	s.must("a", s.witnessOf())
 	s.pass()

@@ -149,11 +149,11 @@ func membersAway(t *testing.T) *run {
 	return r
 }
 
-// TestStrangersDoNotShortenTheWait checks a run whose model holders are restarting. A member that
-// lost the model comes back, and some unknown clients claim to hold the model. One unknown client
-// gets a seat by draw. Whichever client that is, the run waits for the holders and continues from
-// their model.
-func TestStrangersDoNotShortenTheWait(t *testing.T) {
+// TestUnknownClientsDoNotShortenTheWait checks a run whose model holders are restarting. A member
+// that lost the model comes back, and some unknown clients claim to hold the model. One unknown
+// client gets a seat by draw. Whichever client that is, the run waits for the holders and continues
+// from their model.
+func TestUnknownClientsDoNotShortenTheWait(t *testing.T) {
 	for _, liars := range []int{0, 1, 2, 8} {
 		r := membersAway(t)
 		r.join("a")
@@ -238,10 +238,10 @@ func TestTheWaitFitsTheLoss(t *testing.T) {
 	}
 }
 
-// TestStrangersLoseNoModel lets unknown clients wait for an hour while all members are away. It
-// checks that no epoch begins until a client with the model or an old member comes back, or until a
-// copy of the model was uploaded.
-func TestStrangersLoseNoModel(t *testing.T) {
+// TestNoEpochBeginsWithUnknownClientsOnly lets unknown clients wait for an hour while all members
+// are away. It checks that no epoch begins until a client with the model or an old member comes
+// back, or until a copy of the model was uploaded.
+func TestNoEpochBeginsWithUnknownClientsOnly(t *testing.T) {
 	for name, test := range map[string]struct {
 		ends func(r *run)
 		step uint32 // step of the checkpoint from which the run continues; 0 for its origin

@@ -79,9 +79,9 @@ func TestFalsePositivesRarelyDeceiveAQuorum(t *testing.T) {
 	}
 }
 
-// TestFalsePositivesHarmNobodyWhoDelivered checks that filters never accuse a trainer that
+// TestFilterErrorsHarmNoTrainerThatDelivered checks that filters never accuse a trainer that
 // delivered or remove a vote, because filters have no false negatives.
-func TestFalsePositivesHarmNobodyWhoDelivered(t *testing.T) {
+func TestFilterErrorsHarmNoTrainerThatDelivered(t *testing.T) {
 	for seed := range uint64(10) {
 		r := witnessedRound(256, 16, seed, func(int, int) bool { return false })
 		for _, id := range r.Unhealthy(Config{}) {

@@ -41,9 +41,9 @@ func checkDue(t *rapid.T, s *State, now uint64) {
 	}
 }
 
-// TestDueOfEveryClock checks times around the times of the state, before them, and the largest
+// TestDueAtEveryTime checks times around the times of the state, before them, and the largest
 // time.
-func TestDueOfEveryClock(t *testing.T) {
+func TestDueAtEveryTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := testConfig()
 		config.RoundWitnessTime = rapid.SampledFrom([]uint64{1, 200, MaxTime}).Draw(t, "round witness time")

@@ -31,10 +31,10 @@ func TestTwoResultsEject(t *testing.T) {
 	s.refused("a", Equivocation{Client: clientID("e"), Step: s.Progress.Step - 1}, ErrNotMember)
 }
 
-// TestTwoResultsEjectWhoLeft checks that a member that signed two results cannot escape by leaving
-// before the proof. It cannot get back its seat or its record as an old member after the run has
-// forgotten the round.
-func TestTwoResultsEjectWhoLeft(t *testing.T) {
+// TestTwoResultsEjectAMemberThatLeft checks that a member that signed two results cannot escape by
+// leaving before the proof. It cannot get back its seat or its record as an old member after the
+// run has forgotten the round.
+func TestTwoResultsEjectAMemberThatLeft(t *testing.T) {
 	for name, leave := range map[string]func(s *run){
 		"in the running round": func(s *run) { s.must("d", Withdraw{Client: clientID("d")}) },
 		"a round before":       func(s *run) { s.must("d", Withdraw{Client: clientID("d")}); s.step() },

@@ -47,9 +47,10 @@ func (r *run) without(dead []string, lost ...string) (trained uint64) {
 	return trained
 }
 
-// TestCrashLeavesRoomForWhoWithholds checks a run of four members. One crashes, and after that a
-// second one withholds its results. At most two rounds last their full time because of the second.
-func TestCrashLeavesRoomForWhoWithholds(t *testing.T) {
+// TestWithholderAfterACrashDelaysFewRounds checks a run of four members. One crashes, and after
+// that a second one withholds its results. At most two rounds last their full time because of the
+// second.
+func TestWithholderAfterACrashDelaysFewRounds(t *testing.T) {
 	s := newRun(t, longConfig(), "a", "b", "c", "d")
 	for range 3 {
 		s.without([]string{"b"})
@@ -65,10 +66,10 @@ func TestCrashLeavesRoomForWhoWithholds(t *testing.T) {
 	}
 }
 
-// TestGangCannotUseUpTheRoom checks a coalition of two of seven members. One colluding member is
-// late on purpose and one honest member crashes. The second colluding member still cannot stall the
-// rest of the epoch.
-func TestGangCannotUseUpTheRoom(t *testing.T) {
+// TestCoalitionCannotUseUpTheLateCapacity checks a coalition of two of seven members. One colluding
+// member is late on purpose and one honest member crashes. The second colluding member still cannot
+// stall the rest of the epoch.
+func TestCoalitionCannotUseUpTheLateCapacity(t *testing.T) {
 	s := newRun(t, longConfig(), "a", "b", "c", "d", "e", "f", "g")
 	s.without([]string{"a"}, "f") // f withholds its result once, and a has crashed
 	s.without([]string{"a"})

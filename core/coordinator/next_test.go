@@ -9,20 +9,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-// foretold is the newest result of NextRound and the state from which it was computed.
-type foretold struct {
+// prediction is the newest result of NextRound and the state from which it was computed.
+type prediction struct {
 	round Round
 	ok    bool
 	state State
 }
 
-func foretell(s *State) foretold {
+func predict(s *State) prediction {
 	round, ok := s.NextRound()
-	return foretold{round, ok, s.Clone()}
+	return prediction{round, ok, s.Clone()}
 }
 
 // check compares the prediction with the result of a tick of the same state.
-func (f *foretold) check(t *rapid.T, s *State) {
+func (f *prediction) check(t *rapid.T, s *State) {
 	t.Helper()
 	before := &f.state
 	begun := s.RunState == RoundTrain && before.RunState != RoundTrain
@@ -69,9 +69,9 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 		}
 		now, nonce := uint64(1_000_000), uint64(0)
 		names := []string{"a", "b", "c", "d", "e"}
-		early := foretell(&s)
+		early := predict(&s)
 		for range 150 {
-			last := foretell(&s)
+			last := predict(&s)
 			id := clientID(rapid.SampledFrom(names).Draw(t, "client"))
 			a := honestAction(&s, id)
 			switch rapid.IntRange(0, 40).Draw(t, "unusual") {
@@ -87,7 +87,7 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 			if rapid.IntRange(0, 2).Draw(t, "time") == 0 {
 				now += rapid.Uint64Range(0, 40*second).Draw(t, "passed")
 			}
-			last = foretell(&s)
+			last = predict(&s)
 			if !s.Tick(now, testDraw(rapid.Uint64().Draw(t, "seed"))) {
 				continue
 			}
@@ -101,7 +101,7 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 				early.check(t, &s)
 				ahead++
 			}
-			early = foretell(&s)
+			early = predict(&s)
 		}
 	})
 	if ahead < 5 && !testing.Short() { // depends on the random actions
@@ -141,7 +141,7 @@ func TestWitnessesAreNotKnownBefore(t *testing.T) {
 	s := newRun(t, config, "a", "b", "c", "d", "e")
 	s.witnessAll()
 	s.until(RoundWitness)
-	foretold, ok := s.NextRound()
+	prediction, ok := s.NextRound()
 	if !ok {
 		t.Fatal("no next round")
 	}
@@ -150,7 +150,7 @@ func TestWitnessesAreNotKnownBefore(t *testing.T) {
 		next := s.Clone()
 		next.Tick(s.now, testDraw(seed))
 		round := next.CurrentRound()
-		if !slices.Equal(foretold.Assignments(config), round.Assignments(config)) {
+		if !slices.Equal(prediction.Assignments(config), round.Assignments(config)) {
 			t.Fatalf("seed %d changes the batches", seed)
 		}
 		witnesses[round.ElectedWitnesses(config)[0]] = true

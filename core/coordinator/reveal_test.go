@@ -121,7 +121,7 @@ func commitmentTo(name string) [32]byte {
 	return sha256.Sum256(value[:])
 }
 
-func TestReadyRevealsWhatWasCommittedTo(t *testing.T) {
+func TestReadyRevealsTheCommittedValue(t *testing.T) {
 	r := committed(t, 2)
 	before := r.Hash()
 	for name, wrong := range map[string][32]byte{"a": clientID("b"), "b": {}, "c": clientID("c")} {
@@ -195,9 +195,9 @@ func TestRevealsMakeTheSeed(t *testing.T) {
 	}
 }
 
-// TestPendingClientCommitsAnew checks that a client that lost its secret can commit to a new secret
-// without losing its place.
-func TestPendingClientCommitsAnew(t *testing.T) {
+// TestPendingClientReplacesItsCommitment checks that a client that lost its secret can commit to a
+// new secret without losing its place.
+func TestPendingClientReplacesItsCommitment(t *testing.T) {
 	state, err := New("walk", host, testConfig(), testModel())
 	if err != nil {
 		t.Fatal(err)

@@ -42,10 +42,10 @@ func (r *run) countNamed(prefix string) (members, pending int) {
 	return members, pending
 }
 
-// TestFloodOwnsNoEpoch checks a process that joins with as many keys as can wait. Honest newcomers
+// TestFloodGetsFewSeats checks a process that joins with as many keys as can wait. Honest newcomers
 // get seats, members keep their seats, and in each epoch fewer than a third of the members are on
 // probation.
-func TestFloodOwnsNoEpoch(t *testing.T) {
+func TestFloodGetsFewSeats(t *testing.T) {
 	r := probationRun(t, 12)
 	r.joinMany("flood", MaxClients)
 	if members, pending := r.countNamed("flood"); members != 0 || pending != MaxClients {
@@ -121,9 +121,9 @@ func TestNewcomersAreDrawn(t *testing.T) {
 	}
 }
 
-// TestReturningMembersKeepTheirPlaces checks members that leave in several ways while other clients
+// TestReturningMembersGetTheirSeats checks members that leave in several ways while other clients
 // fill the list of pending clients.
-func TestReturningMembersKeepTheirPlaces(t *testing.T) {
+func TestReturningMembersGetTheirSeats(t *testing.T) {
 	r := probationRun(t, 12)
 	r.finishEpoch("x")
 	r.startTraining()
@@ -182,9 +182,9 @@ func TestCreditOutlivesAFlood(t *testing.T) {
 	}
 }
 
-// TestPermissionedRunsDrawNobody fills the list of a permissioned run with authorized clients. It
+// TestPermissionedRunsEvictNoClient fills the list of a permissioned run with authorized clients. It
 // checks that no client replaces a different one, and that all get seats.
-func TestPermissionedRunsDrawNobody(t *testing.T) {
+func TestPermissionedRunsEvictNoClient(t *testing.T) {
 	config := testConfig()
 	config.ProbationSteps = 5
 	genesis := Genesis{RunID: "walk", Host: host, Config: config, Model: testModel(), Permissioned: true}
@@ -325,9 +325,9 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestWhoIsDroppedAgainKeepsNobodyOut checks members that join in every epoch and do nothing. They
-// get their seats back once. After that they are drawn like newcomers.
-func TestWhoIsDroppedAgainKeepsNobodyOut(t *testing.T) {
+// TestMembersDroppedTwiceAreDrawnLikeNewcomers checks members that join in every epoch and do
+// nothing. They get their seats back once. After that they are drawn like newcomers.
+func TestMembersDroppedTwiceAreDrawnLikeNewcomers(t *testing.T) {
 	config := testConfig()
 	config.ProbationSteps, config.TotalSteps, config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = 2, 1000, 300, 300
 	var honest, silent []string

@@ -24,10 +24,10 @@ func TestWaitsLastMilliseconds(t *testing.T) {
 	}
 }
 
-// TestClockOfWholeSeconds plays a run whose times have fractions of seconds with a clock of whole
-// seconds, like a chain's clock. It checks that every wait lasts at least its time and ends within
-// the same second, and that the run finishes.
-func TestClockOfWholeSeconds(t *testing.T) {
+// TestRunWithAClockOfWholeSeconds plays a run whose times have fractions of seconds with a clock of
+// whole seconds, like a chain's clock. It checks that every wait lasts at least its time and ends
+// within the same second, and that the run finishes.
+func TestRunWithAClockOfWholeSeconds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := testConfig()
 		someTime := rapid.Uint64Range(1, 7000)

@@ -149,9 +149,9 @@ func (c *court) wantOnly(id ClientID, reason EjectionReason, before *State) {
 	c.refusedTo(ErrNotAuthorised, id, Join{Epoch: c.Progress.Epoch})
 }
 
-// TestNobodyEscapes checks that a guilty client is ejected in every state of the run, and in
-// whatever list it is.
-func TestNobodyEscapes(t *testing.T) {
+// TestGuiltyClientIsEjectedInEveryState checks that a guilty client is ejected in every state of
+// the run, and in whatever list it is.
+func TestGuiltyClientIsEjectedInEveryState(t *testing.T) {
 	leave := func(c *court) { c.mustID(c.accused, Withdraw{Client: c.accused}) }
 	for name, goes := range map[string]func(*court){
 		"stays":                 func(*court) {},
@@ -479,9 +479,9 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestFaultsOfNobody checks that a run continues unchanged if no member audits, votes or sends
-// openings.
-func TestFaultsOfNobody(t *testing.T) {
+// TestRunContinuesWithoutAuditsAndVotes checks that a run continues unchanged if no member audits,
+// votes or sends openings.
+func TestRunContinuesWithoutAuditsAndVotes(t *testing.T) {
 	c := newCourt(t, 12)
 	c.accuse(FaultSilent)
 	before := slices.Clone(c.Epoch.Clients)

@@ -81,9 +81,9 @@ func TestFullListOfUploads(t *testing.T) {
 	}
 }
 
-// TestNewMembersDoNotOwnTheUploads checks newer members that report every checkpoint first. They
-// fill the list of uploads, but do not replace other entries.
-func TestNewMembersDoNotOwnTheUploads(t *testing.T) {
+// TestNewMembersCannotTakeAllUploadSlots checks newer members that report every checkpoint first.
+// They fill the list of uploads, but do not replace other entries.
+func TestNewMembersCannotTakeAllUploadSlots(t *testing.T) {
 	config := testConfig()
 	config.ProbationSteps = 1
 	r := newRun(t, config, "a", "b", "c", "old", "older")

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestFailedEpochMakesNoStrangers checks a run whose model holders are away. A member falsely
+// TestHolderGetsItsSeatAfterAFailedEpoch checks a run whose model holders are away. A member falsely
 // claims to hold the model, so an epoch fails. A holder that comes back in time gets its seat
 // without a draw, although unknown clients wait, and the run continues from its model.
-func TestFailedEpochMakesNoStrangers(t *testing.T) {
+func TestHolderGetsItsSeatAfterAFailedEpoch(t *testing.T) {
 	for _, failures := range []int{1, 2, 3} {
 		r := membersAway(t)
 		r.must("stranger", Join{Epoch: r.Progress.Epoch})
@@ -37,10 +37,10 @@ func TestFailedEpochMakesNoStrangers(t *testing.T) {
 	}
 }
 
-// TestWhoComesAndGoesHoldsNobodyUp checks a run in which some of three clients that wait for the
-// run's model leave and join again. The wait ends on time anyway. It restarts only if all of them
-// leave or only unknown clients remain.
-func TestWhoComesAndGoesHoldsNobodyUp(t *testing.T) {
+// TestLeavingAndRejoiningDoesNotExtendTheWait checks a run in which some of three clients that wait
+// for the run's model leave and join again. The wait ends on time anyway. It restarts only if all
+// of them leave or only unknown clients remain.
+func TestLeavingAndRejoiningDoesNotExtendTheWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		away []string // clients that leave and join again in each interval
 		anew bool
@@ -84,8 +84,8 @@ func TestWhoComesAndGoesHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// TestLiesThatLoseAModel shows the cost of two false claims, in a run of 5000 steps of 80 s whose
-// model holders are all away.
+// TestFalseClaimsToHoldTheModel shows the cost of two false claims, in a run of 5000 steps of 80 s
+// whose model holders are all away.
 //
 // First, a member falsely claims to hold an earlier model. After a part of the wait the run forgets
 // the newest model and the models between the two. A holder without an older model then holds no
@@ -93,7 +93,7 @@ func TestWhoComesAndGoesHoldsNobodyUp(t *testing.T) {
 //
 // Second, an unknown client falsely claims to hold the newest model. It is a member after the failed
 // epoch, and after the next wait the run continues from its origin.
-func TestLiesThatLoseAModel(t *testing.T) {
+func TestFalseClaimsToHoldTheModel(t *testing.T) {
 	away := func() *run {
 		r := membersAway(t)
 		r.Config.MaxRoundTrainTime, r.Config.TotalSteps = 80*second, 100_000

@@ -8,11 +8,11 @@ import (
 
 // missed returns the probability that all honest auditors of a round miss a result that each of
 // them draws with probability p. It sums over the number of honest members that do not train.
-func missed(members, verificationPercent, gang int, p float64) float64 {
+func missed(members, verificationPercent, coalition int, p float64) float64 {
 	verifiers, sum := assign.VerifierCount(members, verificationPercent), 0.0
 	for honest := range verifiers + 1 {
-		exactly := atLeast(honest, members, members-gang, verifiers)
-		exactly.Sub(exactly, atLeast(honest+1, members, members-gang, verifiers))
+		exactly := atLeast(honest, members, members-coalition, verifiers)
+		exactly.Sub(exactly, atLeast(honest+1, members, members-coalition, verifiers))
 		share, _ := exactly.Float64()
 		sum += share * math.Pow(1-p, float64(honest))
 	}
@@ -22,8 +22,8 @@ func missed(members, verificationPercent, gang int, p float64) float64 {
 // Ejected returns the probability that a member that cheats in every step is ejected within rounds
 // rounds, if only the honest members that do not train audit. In each round, each of them audits one
 // member, drawn with equal probabilities.
-func Ejected(members, verificationPercent, gang, rounds int) float64 {
-	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
+func Ejected(members, verificationPercent, coalition, rounds int) float64 {
+	p := 1 - missed(members, verificationPercent, coalition, 1/float64(members))
 	return 1 - math.Pow(1-p, float64(max(0, rounds-roundsToEject)))
 }
 
@@ -31,8 +31,8 @@ func Ejected(members, verificationPercent, gang, rounds int) float64 {
 const roundsToEject = 3
 
 // RoundsToEject returns the number of rounds after which Ejected is at least sure; 0: never.
-func RoundsToEject(members, verificationPercent, gang int, sure float64) int {
-	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
+func RoundsToEject(members, verificationPercent, coalition int, sure float64) int {
+	p := 1 - missed(members, verificationPercent, coalition, 1/float64(members))
 	if !(p > 0) {
 		return 0
 	}

@@ -13,19 +13,19 @@ import (
 )
 
 func TestJuryOf(t *testing.T) {
-	for _, test := range []struct{ members, gang, size, needed int }{{4, 1, 2, 2}, {16, 5, 14, 8}, {42, 13, 40, 22}, {256, 85, 96, 53}} {
-		j := JuryOf(test.members, test.gang)
+	for _, test := range []struct{ members, coalition, size, needed int }{{4, 1, 2, 2}, {16, 5, 14, 8}, {42, 13, 40, 22}, {256, 85, 96, 53}} {
+		j := JuryOf(test.members, test.coalition)
 		if j.Size != test.size || j.Needed != test.needed || 20*j.Needed < 11*j.Size || 20*(j.Needed-1) >= 11*j.Size {
 			t.Errorf("%d members: %d of %d, want %d of %d", test.members, j.Needed, j.Size, test.needed, test.size)
 		}
 	}
 	for members := 4; members <= 111; members++ {
-		j := JuryOf(members, MostLiars(members))
+		j := JuryOf(members, MostFaulty(members))
 		if j.Convicts.Sign() != 0 || j.Blocks.Sign() != 0 {
-			t.Errorf("%d members, and all of them judge: a coalition of %d convicts or blocks", members, j.Gang)
+			t.Errorf("%d members, and all of them judge: a coalition of %d convicts or blocks", members, j.Coalition)
 		}
 		if members > 4 && j.Lax.Sign() != 0 {
-			t.Errorf("%d members, and a tenth of the honest ones do not judge: a coalition of %d blocks", members, j.Gang)
+			t.Errorf("%d members, and a tenth of the honest ones do not judge: a coalition of %d blocks", members, j.Coalition)
 		}
 	}
 }
@@ -33,14 +33,14 @@ func TestJuryOf(t *testing.T) {
 // TestJuriesAgainstDraws compares the odds with drawn juries in which a tenth of the honest members
 // do not vote.
 func TestJuriesAgainstDraws(t *testing.T) {
-	const members, gang, draws = 256, 85, 20_000
+	const members, coalition, draws = 256, 85, 20_000
 	r := rand.New(rand.NewPCG(5, 6))
-	j := JuryOf(members, gang)
+	j := JuryOf(members, coalition)
 	kept := 0
 	for range draws {
 		guilty := 0
 		for _, member := range r.Perm(members - 2)[:j.Size] {
-			if honest := member - (gang - 1); honest >= 0 && honest >= 17 { // of 170 members
+			if honest := member - (coalition - 1); honest >= 0 && honest >= 17 { // of 170 members
 				guilty++
 			}
 		}
@@ -57,7 +57,7 @@ func TestJuriesAgainstDraws(t *testing.T) {
 // TestAuditedAgainstDraws compares the odds with drawn verifiers and their audits in the rounds
 // after a result.
 func TestAuditedAgainstDraws(t *testing.T) {
-	const members, percent, gang, draws = 40, 30, 12, 3000
+	const members, percent, coalition, draws = 40, 30, 12, 3000
 	r := rand.New(rand.NewPCG(3, 4))
 	verifiers := assign.VerifierCount(members, percent)
 	trainers := members - verifiers
@@ -70,18 +70,18 @@ func TestAuditedAgainstDraws(t *testing.T) {
 				if r.IntN(2) == 0 {
 					rounds = newestRounds
 				}
-				found = found || r.IntN(rounds*trainers) == age*trainers && member >= gang
+				found = found || r.IntN(rounds*trainers) == age*trainers && member >= coalition
 			}
 		}
 		if found {
 			audited++
 		}
 	}
-	want := Audited(members, percent, gang)
+	want := Audited(members, percent, coalition)
 	if got := float64(audited) / draws; math.Abs(got-want) > 5*math.Sqrt(want*(1-want)/draws) {
 		t.Errorf("audited in %.3f of the rounds, want %.3f", got, want)
 	}
-	h, v := 1-gang/float64(members), percent/100.0
+	h, v := 1-coalition/float64(members), percent/100.0
 	if near := 1 - math.Exp(-h*v/(1-v)); math.Abs(near-want) > 0.01 {
 		t.Errorf("%.4f, want close to %.4f", want, near)
 	}
@@ -97,9 +97,9 @@ func juries(coalitions func(members int) []int, fewest int) string {
 		if members < fewest {
 			continue
 		}
-		for _, gang := range coalitions(members) {
-			j := JuryOf(members, gang)
-			fmt.Fprintf(&b, "| %d | %d | %d | %d | %s | %s | %s |\n", members, gang, j.Size, j.Needed, show(j.Convicts), show(j.Blocks), show(j.Lax))
+		for _, coalition := range coalitions(members) {
+			j := JuryOf(members, coalition)
+			fmt.Fprintf(&b, "| %d | %d | %d | %d | %s | %s | %s |\n", members, coalition, j.Size, j.Needed, show(j.Convicts), show(j.Blocks), show(j.Lax))
 		}
 	}
 	return b.String()
@@ -116,10 +116,10 @@ func audits() string {
 				fmt.Fprintf(&b, "| %d | %d | 0 | never | – | – | never | – | – |\n", members, percentage)
 				continue
 			}
-			gang := MostLiars(members)
+			coalition := MostFaulty(members)
 			fmt.Fprintf(&b, "| %d | %d | %d | %s | %d rounds | %d | %s | %d | %d |\n", members, percentage, verifiers,
 				percent(Audited(members, percentage, 0)), RoundsToEject(members, percentage, 0, 0.5), RoundsToEject(members, percentage, 0, 0.95),
-				percent(Audited(members, percentage, gang)), RoundsToEject(members, percentage, gang, 0.5), RoundsToEject(members, percentage, gang, 0.95))
+				percent(Audited(members, percentage, coalition)), RoundsToEject(members, percentage, coalition, 0.5), RoundsToEject(members, percentage, coalition, 0.95))
 		}
 	}
 	return b.String()
@@ -131,13 +131,13 @@ func briefAudits() string {
 	b.WriteString("| members | `verification_percent` | results audited | 95 % of steady cheaters ejected within | audited, largest coalition | 95 % within |\n|---|---|---|---|---|---|\n")
 	for _, members := range []int{8, 16, 256} {
 		for _, percentage := range []int{10, 20, 30} {
-			gang := MostLiars(members)
+			coalition := MostFaulty(members)
 			if assign.VerifierCount(members, percentage) == 0 {
 				fmt.Fprintf(&b, "| %d | %d | never | – | never | – |\n", members, percentage)
 				continue
 			}
 			fmt.Fprintf(&b, "| %d | %d | %s | %d rounds | %s | %d |\n", members, percentage, percent(Audited(members, percentage, 0)),
-				RoundsToEject(members, percentage, 0, 0.95), percent(Audited(members, percentage, gang)), RoundsToEject(members, percentage, gang, 0.95))
+				RoundsToEject(members, percentage, 0, 0.95), percent(Audited(members, percentage, coalition)), RoundsToEject(members, percentage, coalition, 0.95))
 		}
 	}
 	return b.String()
@@ -205,7 +205,7 @@ func TestEjected(t *testing.T) {
 func TestTablesOfAudits(t *testing.T) {
 	keep(t, trust, "juries", juries(most, 112))
 	keep(t, trust, "audits", briefAudits())
-	keep(t, readme, "juries", juries(liarsOf, 0))
+	keep(t, readme, "juries", juries(faultyOf, 0))
 	keep(t, readme, "audits", audits())
 	keep(t, readme, "probations", probations())
 }

@@ -15,8 +15,8 @@ var update = flag.Bool("update", false, "write the tables of docs/trust.md and R
 // TestAtLeast compares probabilities with independently computed values.
 func TestAtLeast(t *testing.T) {
 	tests := []struct {
-		least, members, liars, witnesses int
-		want                             *big.Rat
+		least, members, faulty, witnesses int
+		want                              *big.Rat
 	}{
 		{0, 10, 3, 4, big.NewRat(1, 1)},
 		{1, 3, 1, 1, big.NewRat(1, 3)},
@@ -26,22 +26,22 @@ func TestAtLeast(t *testing.T) {
 		{2, 4, 3, 3, big.NewRat(1, 1)}, // only one of 4 members is honest
 	}
 	for _, test := range tests {
-		if got := atLeast(test.least, test.members, test.liars, test.witnesses); got.Cmp(test.want) != 0 {
-			t.Errorf("at least %d of %d witnesses, %d of %d members lie: %s, want %s", test.least, test.witnesses, test.liars, test.members, got, test.want)
+		if got := atLeast(test.least, test.members, test.faulty, test.witnesses); got.Cmp(test.want) != 0 {
+			t.Errorf("at least %d of %d witnesses, %d of %d members lie: %s, want %s", test.least, test.witnesses, test.faulty, test.members, got, test.want)
 		}
 	}
 }
 
 // TestAtLeastAgainstDraws compares probabilities with randomly drawn committees.
 func TestAtLeastAgainstDraws(t *testing.T) {
-	const members, liars, witnesses, draws = 40, 12, 32, 20_000
+	const members, faulty, witnesses, draws = 40, 12, 32, 20_000
 	r := rand.New(rand.NewPCG(1, 2))
-	h := Of(members, liars, witnesses)
+	h := Of(members, faulty, witnesses)
 	blocked := 0
 	for range draws {
 		elected := 0
 		for _, member := range r.Perm(members)[:witnesses] {
-			if member < liars {
+			if member < faulty {
 				elected++
 			}
 		}
@@ -77,25 +77,25 @@ func odds(coalitions func(members int) []int, fewest int) string {
 			if witnesses < fewest || witnesses > members {
 				continue
 			}
-			for _, liars := range coalitions(members) {
-				h := Of(members, liars, witnesses)
-				fmt.Fprintf(&b, "| %d | %d | %d | %s | %s | %s |\n", members, witnesses, liars, show(h.Blocks), show(h.Captures), percent(Ever(h.Captures, 10_000)))
+			for _, faulty := range coalitions(members) {
+				h := Of(members, faulty, witnesses)
+				fmt.Fprintf(&b, "| %d | %d | %d | %s | %s | %s |\n", members, witnesses, faulty, show(h.Blocks), show(h.Captures), percent(Ever(h.Captures, 10_000)))
 			}
 		}
 	}
 	return b.String()
 }
 
-// liarsOf returns a tenth, a fifth, and the largest number below a third of the members, without
+// faultyOf returns a tenth, a fifth, and the largest number below a third of the members, without
 // repetitions.
-func liarsOf(members int) []int {
-	var liars []int
-	for _, n := range []int{members / 10, members / 5, MostLiars(members)} {
-		if n > 0 && (len(liars) == 0 || liars[len(liars)-1] != n) {
-			liars = append(liars, n)
+func faultyOf(members int) []int {
+	var faulty []int
+	for _, n := range []int{members / 10, members / 5, MostFaulty(members)} {
+		if n > 0 && (len(faulty) == 0 || faulty[len(faulty)-1] != n) {
+			faulty = append(faulty, n)
 		}
 	}
-	return liars
+	return faulty
 }
 
 func show(p *big.Rat) string {
@@ -118,10 +118,10 @@ func percent(p float64) string {
 }
 
 // most returns the size of the largest coalition below a third of the members.
-func most(members int) []int { return []int{MostLiars(members)} }
+func most(members int) []int { return []int{MostFaulty(members)} }
 
 // TestTables compares the tables of captured rounds with docs/trust.md and README.md.
 func TestTables(t *testing.T) {
 	keep(t, trust, "odds", odds(most, 3))
-	keep(t, readme, "odds", odds(liarsOf, 1))
+	keep(t, readme, "odds", odds(faultyOf, 1))
 }

@@ -124,8 +124,8 @@ func tell(at any, path []string, change func(any) any) any {
 	return object
 }
 
-// TestLies checks that liesOf covers every kind of field.
-func TestLies(t *testing.T) {
+// TestLiesOfEveryKindOfField checks that liesOf covers every kind of field.
+func TestLiesOfEveryKindOfField(t *testing.T) {
 	type inner struct {
 		N int `json:"n"`
 	}

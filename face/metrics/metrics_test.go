@@ -81,7 +81,7 @@ func TestClaims(t *testing.T) {
 		}
 	}
 	if v := b.Values(); v["claimed/loss"] != 4.0/3 || len(claimed[0].Values) != 4 {
-		t.Errorf("figures %v, row %v", v, claimed[0].Values)
+		t.Errorf("values %v, row %v", v, claimed[0].Values)
 	}
 }
 
@@ -92,12 +92,12 @@ func TestHandler(t *testing.T) {
 	b.See(event.Event{Body: event.Audit{Step: 3, Outcome: "nothing to audit"}})
 	server := httptest.NewServer(b.Handler())
 	defer server.Close()
-	var figures map[string]*float64
-	if err := json.Unmarshal([]byte(get(t, server.URL+"/")), &figures); err != nil {
+	var values map[string]*float64
+	if err := json.Unmarshal([]byte(get(t, server.URL+"/")), &values); err != nil {
 		t.Fatal(err)
 	}
-	if figures["train/lr"] == nil || *figures["train/lr"] != 0.5 || figures["train/loss"] != nil {
-		t.Errorf("figures %v", figures)
+	if values["train/lr"] == nil || *values["train/lr"] != 0.5 || values["train/loss"] != nil {
+		t.Errorf("values %v", values)
 	}
 	text := get(t, server.URL+"/metrics")
 	for _, want := range []string{"psyche_client_train_lr 0.5", "psyche_client_coordinator_epoch 2", "psyche_client_audits_nothing_to_audit 1", `psyche_client_eval{metric="acc",task="arc_easy"} 0.25`, "go_goroutines"} {

@@ -20,14 +20,14 @@ func (b *Board) Handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		figures := map[string]any{}
+		values := map[string]any{}
 		for name, value := range b.Values() {
-			figures[name] = value
+			values[name] = value
 			if math.IsNaN(value) || math.IsInf(value, 0) {
-				figures[name] = nil // not representable in JSON
+				values[name] = nil // not representable in JSON
 			}
 		}
-		_ = json.NewEncoder(w).Encode(figures) // fails if the reader has disconnected
+		_ = json.NewEncoder(w).Encode(values) // fails if the reader has disconnected
 	})
 	return mux
 }

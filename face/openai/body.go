@@ -24,11 +24,11 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	}
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	place := s.bodies.Enter(asker(r), func() { cancel(errGaveWay) })
-	if place == nil {
+	slot := s.bodies.Enter(asker(r), func() { cancel(errEvicted) })
+	if slot == nil {
 		return nil, busy("the server is already receiving %d requests; retry later", maxBodies)
 	}
-	defer s.bodies.Leave(place)
+	defer s.bodies.Leave(slot)
 	text, err := readInTime(reading, a.control, http.MaxBytesReader(a.w, r.Body, maxBody))
 	if err == nil {
 		return text, nil
@@ -38,7 +38,7 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		wrong = invalid("", "", "the body exceeds %d bytes", maxBody)
 		wrong.status = http.StatusRequestEntityTooLarge
-	} else if errors.Is(context.Cause(reading), errGaveWay) {
+	} else if errors.Is(context.Cause(reading), errEvicted) {
 		wrong = busy("the server is receiving too many requests (%d), and dropped this slow one; retry later", maxBodies)
 	} else if ctx.Err() != nil {
 		wrong = early(ctx)

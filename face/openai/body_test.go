@@ -98,9 +98,9 @@ func post(conn net.Conn, size, chunk int) (status int) {
 	return answer.StatusCode
 }
 
-// TestSlowBodiesHoldNoPlace checks that requests are answered while twenty connections send one
+// TestSlowBodiesHoldNoSlot checks that requests are answered while twenty connections send one
 // byte per second.
-func TestSlowBodiesHoldNoPlace(t *testing.T) {
+func TestSlowBodiesHoldNoSlot(t *testing.T) {
 	inMemory(t, 100, func(p *pipes) {
 		slow := make(chan int)
 		for range 20 {
@@ -176,12 +176,12 @@ func TestSilentConnections(t *testing.T) {
 	})
 }
 
-// TestAnswerNeedsNoPlace checks that a connection with an answer in progress is never evicted.
-func TestAnswerNeedsNoPlace(t *testing.T) {
+// TestAnswerNeedsNoSlot checks that a connection with an answer in progress is never evicted.
+func TestAnswerNeedsNoSlot(t *testing.T) {
 	d := limitedListener{limiter: admission.NewLastingLimiter(1)}
 	near, far := net.Pipe()
 	v := &visitor{Conn: far, limiter: d.limiter}
-	v.place = d.limiter.Enter(far.RemoteAddr(), v.evict)
+	v.slot = d.limiter.Enter(far.RemoteAddr(), v.evict)
 	answered := v.answering()
 	if d.limiter.Enter(far.RemoteAddr(), func() { t.Error("the newer connection is evicted") }) == nil {
 		t.Error("no slot is free while the only connection is being answered")

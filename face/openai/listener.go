@@ -22,7 +22,7 @@ type visitor struct {
 	limiter *admission.Limiter
 
 	mu     sync.Mutex
-	place  *admission.Place
+	slot   *admission.Slot
 	closed bool
 }
 
@@ -36,7 +36,7 @@ func (d limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		v := &visitor{Conn: conn, limiter: d.limiter}
-		if v.place = d.limiter.Enter(conn.RemoteAddr(), v.evict); v.place != nil {
+		if v.slot = d.limiter.Enter(conn.RemoteAddr(), v.evict); v.slot != nil {
 			return v, nil
 		}
 		_ = conn.Close()
@@ -50,7 +50,7 @@ func (v *visitor) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.closed = true
-	v.limiter.Leave(v.place)
+	v.limiter.Leave(v.slot)
 	return v.Conn.Close()
 }
 
@@ -58,12 +58,12 @@ func (v *visitor) Close() error {
 func (v *visitor) answering() (answered func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.limiter.Leave(v.place)
+	v.limiter.Leave(v.slot)
 	return func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if !v.closed {
-			v.place = v.limiter.Admit(v.RemoteAddr(), v.evict)
+			v.slot = v.limiter.Admit(v.RemoteAddr(), v.evict)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func early(ctx context.Context) *problem {
 	switch why := context.Cause(ctx); {
 	case errors.Is(why, errClosing):
 		return closing
-	case errors.Is(why, errGaveWay):
+	case errors.Is(why, errEvicted):
 		return busy("the server is full, and preferred a request of another address; retry later")
 	case errors.Is(why, errTime):
 		return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "timeout", message: "the server's time limit for a request passed before the answer began; retry later"}

@@ -121,7 +121,7 @@ func TestPromptsTogether(t *testing.T) {
 	}
 }
 
-func TestSparePlaces(t *testing.T) {
+func TestSpareSlots(t *testing.T) {
 	one, two := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	q := newQueue(3, 2)
 	own := q.enter(one, func() {})
@@ -129,11 +129,11 @@ func TestSparePlaces(t *testing.T) {
 	<-own.begun
 	first := q.spare(one)
 	if first == nil || q.busy != 2 {
-		t.Fatalf("no spare place, %d run", q.busy)
+		t.Fatalf("no spare slot, %d run", q.busy)
 	}
 	waits := q.enter(two, func() { t.Error("evicted") })
 	if q.spare(one) != nil {
-		t.Error("a place was lent while a request waits")
+		t.Error("a slot was lent while a request waits")
 	}
 	q.await(waits)
 	<-waits.begun
@@ -142,7 +142,7 @@ func TestSparePlaces(t *testing.T) {
 	}
 	q.leave(first)
 	if last := q.spare(two); last == nil {
-		t.Error("no spare place after a return")
+		t.Error("no spare slot after a return")
 	} else {
 		q.leave(last)
 	}

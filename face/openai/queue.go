@@ -14,7 +14,7 @@ import (
 // address with fewer.
 type queue struct {
 	running int // limit of running answers
-	places  int // limit of running and waiting requests
+	slots   int // limit of running and waiting requests
 
 	mu    sync.Mutex
 	all   []*turn              // in order of arrival
@@ -24,7 +24,7 @@ type queue struct {
 }
 
 func newQueue(running, waiting int) *queue {
-	return &queue{running: running, places: running + waiting, since: make(map[netip.Prefix]int)}
+	return &queue{running: running, slots: running + waiting, since: make(map[netip.Prefix]int)}
 }
 
 // turn is a request's slot in a queue.
@@ -41,7 +41,7 @@ type turn struct {
 func (q *queue) enter(from netip.Prefix, evict func()) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.all) >= q.places {
+	if len(q.all) >= q.slots {
 		last := q.newestOfLargest()
 		if last < 0 || q.count(from)+1 >= q.count(q.all[last].from) {
 			return nil
@@ -149,13 +149,13 @@ func (q *queue) count(from netip.Prefix) (n int) {
 // newestOfLargest returns the index of the request to evict, or −1 if none waits. The caller holds
 // q.mu.
 func (q *queue) newestOfLargest() int {
-	places := make(map[netip.Prefix]int)
+	slots := make(map[netip.Prefix]int)
 	for _, t := range q.all {
-		places[t.from]++
+		slots[t.from]++
 	}
 	last := -1
 	for i, t := range q.all {
-		if !t.runs && (last < 0 || places[t.from] >= places[q.all[last].from]) {
+		if !t.runs && (last < 0 || slots[t.from] >= slots[q.all[last].from]) {
 			last = i
 		}
 	}

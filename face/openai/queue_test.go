@@ -107,9 +107,9 @@ func TestLargeRequests(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForEver checks that addresses that repeat their requests immediately do not starve
-// an address with several requests.
-func TestNobodyWaitsForEver(t *testing.T) {
+// TestRepeatedRequestsDoNotStarveAnAddress checks that addresses that repeat their requests
+// immediately do not starve an address with several requests.
+func TestRepeatedRequestsDoNotStarveAnAddress(t *testing.T) {
 	q := newQueue(1, 16)
 	enter := func(host byte) *turn {
 		turn := q.enter(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, host}), 32), func() {})
@@ -142,7 +142,7 @@ func TestQueueShares(t *testing.T) {
 		var here []*turn
 		evicted, given := 0, 0 // calls of the evict function, and requests that lost their slots
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {
-			switch i := rapid.IntRange(0, 2*q.places).Draw(r, "what"); {
+			switch i := rapid.IntRange(0, 2*q.slots).Draw(r, "what"); {
 			case i < len(here) && here[i].ready:
 				q.leave(here[i])
 				here = slices.Delete(here, i, i+1)
@@ -170,7 +170,7 @@ func TestQueueShares(t *testing.T) {
 					ready++
 				}
 			}
-			if evicted != given || running > q.running || running+waiting > q.places || running+waiting != len(here) || ready > 0 && running < q.running {
+			if evicted != given || running > q.running || running+waiting > q.slots || running+waiting != len(here) || ready > 0 && running < q.running {
 				r.Fatalf("%d run and %d wait, of %d, %d of them ready", running, waiting, len(here), ready)
 			}
 		}

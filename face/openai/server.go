@@ -70,7 +70,7 @@ const (
 
 // Reasons why a request ends early.
 var (
-	errGaveWay = errors.New("other clients have fewer requests")
+	errEvicted = errors.New("other clients have fewer requests")
 	errTime    = errors.New("the time limit of the request passed")
 	errClosing = errors.New("the server is shutting down")
 )
@@ -228,10 +228,10 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 		return closing
 	default:
 	}
-	waiting, giveWay := context.WithCancelCause(ctx)
-	defer giveWay(nil)
+	waiting, cancelWait := context.WithCancelCause(ctx)
+	defer cancelWait(nil)
 	from := admission.Network(asker(r))
-	turn := s.queue.enter(from, func() { giveWay(errGaveWay) })
+	turn := s.queue.enter(from, func() { cancelWait(errEvicted) })
 	if turn == nil {
 		return busy("the server is full: %d running and %d waiting requests; retry later", s.limits.Running, s.limits.Waiting)
 	}

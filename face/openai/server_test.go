@@ -196,9 +196,10 @@ func stream(t *testing.T, body string) (whole, finish string, events []reply) {
 	return whole, finish, events
 }
 
-// TestStreamIsTheWhole compares streamed with whole answers: characters of several tokens, bytes
-// outside of characters, and stop strings that begin in one token and end in a later token.
-func TestStreamIsTheWhole(t *testing.T) {
+// TestStreamedAnswersEqualWholeAnswers compares streamed with whole answers: characters of several
+// tokens, bytes outside of characters, and stop strings that begin in one token and end in a later
+// token.
+func TestStreamedAnswersEqualWholeAnswers(t *testing.T) {
 	for _, test := range []struct{ says, more, want, finish string }{
 		{"naïve 日本 🙂", `,"max_tokens":50`, "naïve 日本 🙂", "stop"},
 		{"a\xff\xe6\x97b\xf0\x9f", ``, "a\ufffd\ufffd\ufffdb\ufffd\ufffd", "stop"},
@@ -334,7 +335,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestWhoIsAnswered(t *testing.T) {
+func TestAnswersByHostAndToken(t *testing.T) {
 	open, locked := start(t, described(t, says("a")), limits, ""), start(t, described(t, says("a")), limits, "secret")
 	for _, test := range []struct {
 		url    string

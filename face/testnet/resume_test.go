@@ -317,9 +317,9 @@ func TestResumeOfAChain(t *testing.T) {
 	}
 }
 
-// TestByHand records the commands that restart a run on a validator: with its ledger, and without a
-// new genesis.
-func TestByHand(t *testing.T) {
+// TestCommandsToRestartOnAValidator records the commands that restart a run on a validator: with
+// its ledger, and without a new genesis.
+func TestCommandsToRestartOnAValidator(t *testing.T) {
 	n := &network{dir: t.TempDir()}
 	n.run.RunID, n.options.ServerBinary = "run", "psyche"
 	n.server = &child.Process{Program: "my validator", Args: []string{"--ledger", "here", "--reset", "--quiet"}}

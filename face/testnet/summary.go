@@ -60,7 +60,7 @@ type Summary struct {
 	WireBytesPerClientRound          uint64          `json:"wire_bytes_per_client_round"`    // sent to peers, everything except model sync
 	PayloadBytesPerClientRound       uint64          `json:"payload_bytes_per_client_round"` // size of one compressed result
 	FP32AllReduceBytesPerClientRound uint64          `json:"fp32_allreduce_bytes_per_client_round"`
-	HandoverBytes                    uint64          `json:"handover_bytes"` // of models downloaded from peers, over all clients
+	ModelSyncBytes                   uint64          `json:"handover_bytes"` // of models downloaded from peers, over all clients
 	LostBatches                      int             `json:"lost_batches"`
 	Chain                            *ChainSummary   `json:"chain,omitempty"`  // of a run on a chain
 	Trials                           *Trials         `json:"trials,omitempty"` // of a run with cheats
@@ -251,7 +251,7 @@ func (t *tracker) summary() Summary {
 		maps.Copy(lost, client.lostBatches)
 		sent += client.sentBefore + client.sent
 		payload += client.payloadBefore + client.payload
-		s.HandoverBytes += client.modelBefore + client.model
+		s.ModelSyncBytes += client.modelBefore + client.model
 		clientRounds += uint64(len(client.trained))
 		if client.checkpointDir != "" && client.checkpointStep >= newest {
 			newest, s.Checkpoint = client.checkpointStep, client.checkpointDir
@@ -273,7 +273,7 @@ func (t *tracker) summary() Summary {
 	t.addPaid(&s, clientRounds)
 	if clientRounds > 0 {
 		s.PayloadBytesPerClientRound = payload / clientRounds
-		s.WireBytesPerClientRound = (sent - min(sent, s.HandoverBytes)) / clientRounds
+		s.WireBytesPerClientRound = (sent - min(sent, s.ModelSyncBytes)) / clientRounds
 	}
 	return s
 }
@@ -345,7 +345,7 @@ func (s Summary) Print(w io.Writer) {
 			float64(s.FP32AllReduceBytesPerClientRound)/float64(max(s.WireBytesPerClientRound, 1)))
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "  model sync         %s\n", diskspace.Format(s.HandoverBytes))
+	fmt.Fprintf(w, "  model sync         %s\n", diskspace.Format(s.ModelSyncBytes))
 	fmt.Fprintf(w, "  lost batches       %d\n", s.LostBatches)
 	if s.Chain != nil {
 		s.Chain.print(w, s.Clients)

@@ -71,7 +71,7 @@ func TestTrackerGathersTheRun(t *testing.T) {
 		t.Errorf("clients: got %+v", p.Clients)
 	}
 	s := tracker.summary()
-	if s.Rounds != 1 || s.LostBatches != 1 || s.HandoverBytes != 300 || s.Checkpoint != "a-2" {
+	if s.Rounds != 1 || s.LostBatches != 1 || s.ModelSyncBytes != 300 || s.Checkpoint != "a-2" {
 		t.Errorf("summary: got %+v", s)
 	}
 	if want := uint64((1000 + 600 - 300) / 2); s.WireBytesPerClientRound != want {

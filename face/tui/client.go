@@ -13,7 +13,7 @@ import (
 // ClientOptions configure a client's display.
 type ClientOptions struct {
 	RunID, ID string
-	Figures   func() map[string]float64 // newest values of metrics
+	Metrics   func() map[string]float64 // newest values of metrics
 	Peers     func() []Peer             // may be nil
 }
 
@@ -73,8 +73,8 @@ func (m clientModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 // View implements tea.Model.
 func (m clientModel) View() tea.View {
 	s := m.client.now()
-	if m.client.options.Figures != nil {
-		s.figures = m.client.options.Figures()
+	if m.client.options.Metrics != nil {
+		s.metrics = m.client.options.Metrics()
 	}
 	view := tea.NewView(s.render(m.width, m.height, m.at))
 	view.AltScreen = true

@@ -25,7 +25,7 @@ var begun = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func member() *Client {
 	c := &Client{}
 	c.seen.runID, c.seen.id = "quickstart", "83JJ1FKjQv"
-	c.options.Figures = func() map[string]float64 {
+	c.options.Metrics = func() map[string]float64 {
 		return map[string]float64{"train/tokens_per_sec": 7513, "train/efficency": 0.917, "train/total_tokens": 245760} //nolint:misspell // the published name
 	}
 	at := begun

@@ -138,7 +138,7 @@ func (s seen) round() []string {
 			own += ", " + diskspace.Format(s.sent.Bytes) + " sent"
 		}
 	}
-	speed := fmt.Sprintf("%.0f tokens/s  trains %.0f %% of a round  %.0f tokens", s.figures["train/tokens_per_sec"], 100*s.figures["train/efficency"], s.figures["train/total_tokens"]) //nolint:misspell // the figure is called that
+	speed := fmt.Sprintf("%.0f tokens/s  trains %.0f %% of a round  %.0f tokens", s.metrics["train/tokens_per_sec"], 100*s.metrics["train/efficency"], s.metrics["train/total_tokens"]) //nolint:misspell // the figure is called that
 	if s.gradient.Step > 0 {
 		speed += fmt.Sprintf("  rate %.2g  gradient %.3g", s.gradient.LR, s.gradient.Norm)
 	}

@@ -67,7 +67,7 @@ type seen struct {
 	audit     event.Audit    // the newest
 	evaluated map[string]event.Evaluated
 	ended     string
-	figures   map[string]float64
+	metrics   map[string]float64
 	peers     []rated
 	names     names
 	warnings  []Line

@@ -138,11 +138,11 @@ var columns = []column{
 }
 
 // known formats a number, if it is known.
-func known(is bool, format string, figure float64) string {
+func known(is bool, format string, value float64) string {
 	if !is {
 		return "-"
 	}
-	return fmt.Sprintf(format, figure)
+	return fmt.Sprintf(format, value)
 }
 
 // clientLines is a table of as many clients as fit.
@@ -175,7 +175,7 @@ func clientLines(p testnet.Progress, width, room int) []string {
 			name += "*"
 		}
 		line := fmt.Sprintf("%-*s  ", names, name) + coloured(c, fmt.Sprintf("%-*s", roles, role(c, p.State)))
-		lines = append(lines, line+figures(c, left, gap, columns[:shown]))
+		lines = append(lines, line+cells(c, left, gap, columns[:shown]))
 	}
 	return lines
 }
@@ -188,8 +188,8 @@ func tableWidth(gap int) (all int) {
 	return all
 }
 
-// figures shows the columns of a client. During a transfer, a bar replaces all but the last column.
-func figures(c testnet.ClientProgress, left, gap int, shown []column) string {
+// cells shows the columns of a client. During a transfer, a bar replaces all but the last column.
+func cells(c testnet.ClientProgress, left, gap int, shown []column) string {
 	text := ""
 	last := len(shown) - 1
 	for i, column := range shown {

@@ -24,7 +24,7 @@ import (
 
 var seeded = config.Shuffle{Seed: &[32]byte{7}}
 
-func TestTheSameTokensFromEverywhere(t *testing.T) {
+func TestAllSourcesGiveTheSameTokens(t *testing.T) {
 	dir := files(t)
 	base := serve(t, http.FileServer(http.Dir(dir)))
 	for _, shuffle := range []config.Shuffle{{}, seeded} {

@@ -112,7 +112,7 @@ func smallModel(more ...any) []byte {
 	}, more...)...)
 }
 
-func TestSentencePieceRefusesWhatItCannotFollow(t *testing.T) {
+func TestSentencePieceRefusesUnsupportedModels(t *testing.T) {
 	bpe := []any{2, message(3, modelBPE)}
 	for _, test := range []struct {
 		name string

@@ -66,7 +66,7 @@ func TestDecodeRefusesForeignIDs(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesWhatIsNoText(t *testing.T) {
+func TestEncodeRefusesInvalidText(t *testing.T) {
 	_, err := family(t, "gpt2").Encode([]byte("ab\xffc"))
 	if !errors.Is(err, errNotUTF8) {
 		t.Errorf("got %v, want errNotUTF8", err)
@@ -74,8 +74,8 @@ func TestEncodeRefusesWhatIsNoText(t *testing.T) {
 	golden.Message(t, "byte 2", err)
 }
 
-// TestJSONIsForEver pins the file, because its hash is part of checkpoints.
-func TestJSONIsForEver(t *testing.T) {
+// TestJSONIsStable pins the file, because its hash is part of checkpoints.
+func TestJSONIsStable(t *testing.T) {
 	golden.Compare(t, "bytes.json", Bytes().JSON())
 }
 
@@ -124,7 +124,7 @@ func token(id int, content, more string) string {
 	return fmt.Sprintf(`[{"id": %d, "content": %q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": true, "special": true%s}]`, id, content, more)
 }
 
-func TestParseRefusesWhatItCannotFollow(t *testing.T) {
+func TestParseRefusesUnsupportedTokenizers(t *testing.T) {
 	split := func(expression string) string {
 		return fmt.Sprintf(`{"type": "Split", "pattern": {"Regex": %q}, "behavior": "Isolated", "invert": false}`, expression)
 	}

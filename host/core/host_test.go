@@ -372,9 +372,9 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestOwnNonces checks that a host can still withdraw clients after its key was used as an
-// authority's key.
-func TestOwnNonces(t *testing.T) {
+// TestHostWithdrawsClientsAfterAnUseOfItsKey checks that a host can still withdraw clients after
+// its key was used as an authority's key.
+func TestHostWithdrawsClientsAfterAnUseOfItsKey(t *testing.T) {
 	r := newRig(t, Times{}, nil)
 	r.connect(1)
 	if err := r.do(1, coordinator.Join{}); err != nil {

@@ -81,8 +81,8 @@ func seatedIn(s *coordinator.State) (ids []identity.ID) {
 	return ids
 }
 
-// Offices returns the keys with a role in the run: host, main authority and join authority.
-func (h *Host) Offices() map[identity.ID]bool {
+// RoleKeys returns the keys with a role in the run: host, main authority and join authority.
+func (h *Host) RoleKeys() map[identity.ID]bool {
 	return map[identity.ID]bool{
 		identity.ID(h.state.Host): true, identity.ID(h.state.Authority.Main): true, identity.ID(h.state.Authority.Join): true,
 	}
@@ -92,7 +92,7 @@ func (h *Host) Offices() map[identity.ID]bool {
 // or are pending, keys with a role, and in a permissioned run all authorized keys. The number of
 // each kind is bounded.
 func (h *Host) Known() map[identity.ID]bool {
-	ids := h.Offices()
+	ids := h.RoleKeys()
 	for _, id := range h.Seated() {
 		ids[id] = true
 	}

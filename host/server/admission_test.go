@@ -15,9 +15,9 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// TestMembersFindAPlaceAmongStrangers fills the slots for unknown clients. It checks that a
+// TestUnknownClientsLeaveSlotsForMembers fills the slots for unknown clients. It checks that a
 // participant can still connect.
-func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
+func TestUnknownClientsLeaveSlotsForMembers(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxStrangers = 2 }, func(t *testing.T, connect func() *peer) {
 		first := connect().enter(1)
 		first.submit(coordinator.Join{}) // from now on a participant, not an unknown client
@@ -35,15 +35,15 @@ func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
 	})
 }
 
-// TestStrangersShareTheirPlaces lets one address take all slots for unknown clients with idle keys.
+// TestUnknownClientsShareSlots lets one address take all slots for unknown clients with idle keys.
 // Other addresses can evict its connections, but it cannot evict theirs.
-func TestStrangersShareTheirPlaces(t *testing.T) {
+func TestUnknownClientsShareSlots(t *testing.T) {
 	for _, role := range []frame.Role{frame.RoleParticipant, frame.RoleObserver} {
-		t.Run(fmt.Sprint(role), func(t *testing.T) { testSharedPlaces(t, role) })
+		t.Run(fmt.Sprint(role), func(t *testing.T) { testSharedSlots(t, role) })
 	}
 }
 
-func testSharedPlaces(t *testing.T, role frame.Role) {
+func testSharedSlots(t *testing.T, role frame.Role) {
 	bubbleOfAddresses(t, func(o *Options) { o.MaxStrangers = 4 }, func(t *testing.T, connectFrom func(net.Addr) *peer) {
 		address := func(n byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, n)} }
 		ended := make([]bool, 10) // by key
@@ -88,9 +88,9 @@ func testSharedPlaces(t *testing.T, role frame.Role) {
 	})
 }
 
-// TestObserversKeepNobodyOut fills all slots of observers. It checks that participants and the keys
-// of authorities can still connect.
-func TestObserversKeepNobodyOut(t *testing.T) {
+// TestObserversDoNotLockOutParticipants fills all slots of observers. It checks that participants
+// and the keys of authorities can still connect.
+func TestObserversDoNotLockOutParticipants(t *testing.T) {
 	authority := backendtest.Key(50)
 	bubble(t, func(o *Options) { o.Key, o.MaxStrangers = authority, 2 }, func(t *testing.T, connect func() *peer) {
 		for n := range byte(2) {
@@ -110,9 +110,9 @@ func TestObserversKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesTheRunIsAStranger lets a participant leave the run while all slots are taken. The
-// participant keeps its connection, which then counts as a connection of an unknown client.
-func TestWhoLeavesTheRunIsAStranger(t *testing.T) {
+// TestClientThatLeavesTheRunIsUnknown lets a participant leave the run while all slots are taken.
+// The participant keeps its connection, which then counts as a connection of an unknown client.
+func TestClientThatLeavesTheRunIsUnknown(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxStrangers = 1 }, func(t *testing.T, connect func() *peer) {
 		leaving := connect().enter(1)
 		leaving.submit(coordinator.Join{})

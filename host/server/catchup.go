@@ -42,7 +42,7 @@ func newCatching() catching {
 func (c *connection) favored() bool {
 	newest := c.host.newest.Load()
 	if c.role == frame.RoleObserver {
-		return newest.offices[c.id]
+		return newest.roleKeys[c.id]
 	}
 	return newest.known[c.id]
 }

@@ -25,7 +25,7 @@ import (
 const (
 	framesPerSecond = 50          // sustained; the server reads no more, so the sender has to wait
 	framesBurst     = 200         // at once
-	farewellTimeout = time.Second // for the other side to receive a refusal
+	closeTimeout    = time.Second // for the other side to receive a refusal
 
 	// pingBytes is the number of written bytes after which the writer adds a Ping, but at least
 	// pingPause after the previous Ping. The client answers when it has read up to the Ping. A
@@ -91,13 +91,13 @@ func refuse(code frame.RefusalCode, format string, values ...any) error {
 
 // protocol limits the traffic of clients.
 var protocol = accept.Protocol{
-	Malformed:       func(reason string) error { return refuse(frame.RefusedMalformed, "%s", reason) },
-	TooSlow:         func(reason string) error { return refuse(frame.RefusedTimeout, "%s", reason) },
-	Farewell:        farewell,
-	FarewellTimeout: farewellTimeout,
+	Malformed:    func(reason string) error { return refuse(frame.RefusedMalformed, "%s", reason) },
+	TooSlow:      func(reason string) error { return refuse(frame.RefusedTimeout, "%s", reason) },
+	CloseFrame:   closeFrame,
+	CloseTimeout: closeTimeout,
 }
 
-func farewell(reason error) ([]byte, bool) {
+func closeFrame(reason error) ([]byte, bool) {
 	if errors.Is(reason, errCreated) || errors.Is(reason, errListed) {
 		return nil, true
 	}
@@ -183,10 +183,10 @@ func (c *connection) release() {
 	close(c.ended)
 }
 
-// giveWay evicts an unknown client in favour of another connection. It closes the socket at once,
+// evict evicts an unknown client in favour of another connection. It closes the socket at once,
 // so that the number of open connections never exceeds the limit.
-func (c *connection) giveWay() {
-	c.hangUp(errGaveWay)
+func (c *connection) evict() {
+	c.hangUp(errEvicted)
 	c.conn.Cut()
 }
 

@@ -18,7 +18,7 @@ const (
 	maxLogFrame     = frame.MaxLogPart + 1<<10 // encoded size of a part of the journal, in bytes
 )
 
-// Model is a run's starting model in the format of package parcel.
+// Model is a run's starting model in the format of package modelarchive.
 type Model interface {
 	io.ReaderAt
 	Size() int64

@@ -20,7 +20,7 @@ type publication struct {
 	participants int                  // healthy members and pending clients
 	claimed      coordinator.Claims   // losses of the newest completed round
 	known        map[identity.ID]bool // members, pending clients and keys with a role
-	offices      map[identity.ID]bool // keys with a role in the run
+	roleKeys     map[identity.ID]bool // keys with a role in the run
 	phase        Phase
 	closed       bool   // the run has permanently ended
 	definition   []byte // of the run

@@ -38,7 +38,7 @@ func TestTrickledHandshakesAreCutOff(t *testing.T) {
 		socket := connect().raw()
 		trickle(t, socket, append([]byte{22, 3, 1, 2, 0, 1}, make([]byte, 100)...)) // a client hello of 512 bytes
 		_, _ = io.Copy(io.Discard, socket)
-		if took := time.Since(began); took > frame.HandshakeTimeout+farewellTimeout {
+		if took := time.Since(began); took > frame.HandshakeTimeout+closeTimeout {
 			t.Errorf("TLS: cut off after %v", took)
 		}
 		began = time.Now()

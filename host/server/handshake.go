@@ -13,8 +13,9 @@ import (
 
 const probeTimeout = 2 * time.Second // for an old connection to prove that it is alive
 
-// errGaveWay ends the connection of an unknown client that was evicted in favour of another connection.
-var errGaveWay = errors.New("unknown client evicted in favour of a client from an address with fewer connections")
+// errEvicted ends the connection of an unknown client that was evicted in favour of another
+// connection.
+var errEvicted = errors.New("unknown client evicted in favour of a client from an address with fewer connections")
 
 // errCreated ends a connection that only started a run.
 var errCreated = errors.New("the run has begun")
@@ -133,7 +134,7 @@ func (c *connection) watch() error {
 		return refuse(frame.RefusedBusy, "the key %s has %d observer connections, which is its limit", c.id, observersPerKey)
 	}
 	c.watching = true
-	return c.host.registry.watch(c, c.host.newest.Load().offices[c.id])
+	return c.host.registry.watch(c, c.host.newest.Load().roleKeys[c.id])
 }
 
 // claim makes this the live connection of the key. An existing connection keeps the key if it answers a

@@ -267,7 +267,7 @@ func (h *host) logRefusal(message string, values ...any) {
 // not count as unknown clients.
 func (h *host) publish(u core.Update, known map[identity.ID]bool) {
 	next := publication{
-		phase: h.phaseNow(), participants: len(u.Participants), claimed: claimedLoss(u.State), known: known, offices: h.core.Offices(), closed: u.State.Closed,
+		phase: h.phaseNow(), participants: len(u.Participants), claimed: claimedLoss(u.State), known: known, roleKeys: h.core.RoleKeys(), closed: u.State.Closed,
 	}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers, next.log, next.definition, next.name = newest.state, newest.peers, newest.log, newest.definition, newest.name

@@ -389,7 +389,7 @@ func TestHalfDeadClientIsReplaced(t *testing.T) {
 		connect().enter(1) // the old connection no longer reads or writes
 		began := time.Now()
 		connect().enter(1)
-		if took := time.Since(began); took > probeTimeout+farewellTimeout {
+		if took := time.Since(began); took > probeTimeout+closeTimeout {
 			t.Fatalf("accepted after %v", took)
 		}
 	})

@@ -144,9 +144,9 @@ func TestHTTPConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestHTTPPlacesAreShared fills all slots from one address. It checks that a request from a second
+// TestHTTPSlotsAreShared fills all slots from one address. It checks that a request from a second
 // address is answered.
-func TestHTTPPlacesAreShared(t *testing.T) {
+func TestHTTPSlotsAreShared(t *testing.T) {
 	web := serveWeb(t)
 	hold(t, web, "127.0.0.2", 300)
 	for range 20 {

@@ -173,29 +173,29 @@ func TestLoad(t *testing.T) {
 	began := time.Now()
 	watch := observe(t, ctx, host.address)
 	elapsed := time.Since(began)
-	figures := metricsOf(t, host.web)
+	metrics := metricsOf(t, host.web)
 	memory := peakMemory(host.Process.Pid)
 	cancel()
 	working.Wait()
 	if t.Failed() || len(watch.train) == 0 {
 		t.Fatalf("the run did not finish; it was in %s", watch.last)
 	}
-	if got := figures[`psyche_server_run_claimed_loss{of="median",run="test"}`]; got != 2.345 {
+	if got := metrics[`psyche_server_run_claimed_loss{of="median",run="test"}`]; got != 2.345 {
 		t.Errorf("the server reports %v as the median of the claimed losses", got)
 	}
 	perClientRound := func(bytes float64) float64 { return bytes / float64(clients) / float64(rounds) / 1024 }
 	t.Logf("%d clients, %d rounds in %v, %d kills", clients, rounds, elapsed.Round(time.Millisecond), killed)
 	t.Logf("round: training %v, overhead until its proof median %v, longest %v; then RoundWitness, median %v",
 		*loadTrain, (median(watch.train) - *loadTrain).Round(time.Millisecond), (slices.Max(watch.train) - *loadTrain).Round(time.Millisecond), median(watch.witness).Round(time.Millisecond))
-	t.Logf("server: peak memory %d MiB, CPU %.1f s", memory>>20, figures["process_cpu_seconds_total"])
+	t.Logf("server: peak memory %d MiB, CPU %.1f s", memory>>20, metrics["process_cpu_seconds_total"])
 	t.Logf("for each client and round: sent %.1f KiB, received %.1f KiB; state %.1f KiB as deltas, %.1f KiB whole; peers %.1f KiB as deltas, %.1f KiB whole",
-		perClientRound(figures["psyche_server_sent_bytes_total"]), perClientRound(figures["psyche_server_received_bytes_total"]),
-		perClientRound(figures[`psyche_server_pushed_bytes_total{feed="state",form="delta"}`]), perClientRound(figures[`psyche_server_pushed_bytes_total{feed="state",form="whole"}`]),
-		perClientRound(figures[`psyche_server_pushed_bytes_total{feed="peers",form="delta"}`]), perClientRound(figures[`psyche_server_pushed_bytes_total{feed="peers",form="whole"}`]))
+		perClientRound(metrics["psyche_server_sent_bytes_total"]), perClientRound(metrics["psyche_server_received_bytes_total"]),
+		perClientRound(metrics[`psyche_server_pushed_bytes_total{feed="state",form="delta"}`]), perClientRound(metrics[`psyche_server_pushed_bytes_total{feed="state",form="whole"}`]),
+		perClientRound(metrics[`psyche_server_pushed_bytes_total{feed="peers",form="delta"}`]), perClientRound(metrics[`psyche_server_pushed_bytes_total{feed="peers",form="whole"}`]))
 	t.Logf("state %.0f KiB; pushes: %.0f deltas, %.0f whole; commits %.0f, mean %.2f ms",
-		figures[`psyche_server_run_state_bytes{run="test"}`]/1024,
-		figures[`psyche_server_pushes_total{feed="state",form="delta"}`], figures[`psyche_server_pushes_total{feed="state",form="whole"}`],
-		figures["psyche_server_commit_seconds_count"], 1000*figures["psyche_server_commit_seconds_sum"]/max(1, figures["psyche_server_commit_seconds_count"]))
+		metrics[`psyche_server_run_state_bytes{run="test"}`]/1024,
+		metrics[`psyche_server_pushes_total{feed="state",form="delta"}`], metrics[`psyche_server_pushes_total{feed="state",form="whole"}`],
+		metrics["psyche_server_commit_seconds_count"], 1000*metrics["psyche_server_commit_seconds_sum"]/max(1, metrics["psyche_server_commit_seconds_count"]))
 }
 
 // phases contains the durations of a run's rounds.
@@ -256,16 +256,16 @@ func metricsOf(t *testing.T, web string) map[string]float64 {
 	t.Helper()
 	_, body := get(t, web, "/metrics")
 	http.DefaultClient.CloseIdleConnections()
-	figures := map[string]float64{}
+	metrics := map[string]float64{}
 	lines := bufio.NewScanner(strings.NewReader(body))
 	for lines.Scan() {
 		if i := strings.LastIndexByte(lines.Text(), ' '); i > 0 {
 			if value, err := strconv.ParseFloat(lines.Text()[i+1:], 64); err == nil {
-				figures[lines.Text()[:i]] = value
+				metrics[lines.Text()[:i]] = value
 			}
 		}
 	}
-	return figures
+	return metrics
 }
 
 // peakMemory returns the peak resident size of a process in bytes, or 0 if the system does not

@@ -61,13 +61,13 @@ func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connect
 
 // watch registers c as a spectator until release. Without a role, c needs a free observer slot, so
 // that observers do not use up the slots of participants.
-func (r *registry) watch(c *connection, office bool) error {
+func (r *registry) watch(c *connection, hasRole bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed != nil {
 		return r.closed
 	}
-	if !office {
+	if !hasRole {
 		if err := r.seat(c, r.onlookers); err != nil {
 			return err
 		}
@@ -78,11 +78,11 @@ func (r *registry) watch(c *connection, office bool) error {
 
 // seat gives c a slot under a limiter. The caller holds mu.
 func (r *registry) seat(c *connection, in *admission.Limiter) error {
-	place := in.Enter(c.conn.RemoteAddr(), c.giveWay)
-	if place == nil {
+	slot := in.Enter(c.conn.RemoteAddr(), c.evict)
+	if slot == nil {
 		return refuse(frame.RefusedBusy, "the server has too many connections of clients that are not part of a run, try again later")
 	}
-	c.leave = func() { in.Leave(place) }
+	c.leave = func() { in.Leave(slot) }
 	return nil
 }
 
@@ -104,8 +104,8 @@ func (r *registry) seatStrangers(known map[identity.ID]bool) {
 		case known[id]:
 			r.unseat(c)
 		case c.leave == nil:
-			place := r.strangers.Admit(c.conn.RemoteAddr(), c.giveWay)
-			c.leave = func() { r.strangers.Leave(place) }
+			slot := r.strangers.Admit(c.conn.RemoteAddr(), c.evict)
+			c.leave = func() { r.strangers.Leave(slot) }
 		}
 	}
 }

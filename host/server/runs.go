@@ -166,11 +166,11 @@ func (s *server) mayCreate(creator identity.ID, runID string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hasPlace(runID)
+	return s.hasRoom(runID)
 }
 
 // hasPlace returns a refusal if the server has no room for the run. The caller holds mu.
-func (s *server) hasPlace(runID string) error {
+func (s *server) hasRoom(runID string) error {
 	closed := 0
 	for _, h := range s.runs {
 		if h.newest.Load().closed {
@@ -212,7 +212,7 @@ func (s *server) create(g follow.Genesis, runID string, d *draws) error {
 	if s.working == nil {
 		return refuse(frame.RefusedShutdown, "the server is shutting down")
 	}
-	if err := s.hasPlace(runID); err != nil {
+	if err := s.hasRoom(runID); err != nil {
 		return err
 	}
 	if s.options.SaveStateDir != "" {

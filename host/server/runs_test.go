@@ -172,9 +172,9 @@ func TestClosedRunsMakeRoom(t *testing.T) {
 	golden.Message(t, "a closed run", err)
 }
 
-// TestObserverNeedsNoPlaceOfItsKey checks that a client can observe a run with the key of a
+// TestObserverNeedsNoSlotOfItsKey checks that a client can observe a run with the key of a
 // connected participant.
-func TestObserverNeedsNoPlaceOfItsKey(t *testing.T) {
+func TestObserverNeedsNoSlotOfItsKey(t *testing.T) {
 	o := options("")
 	o.WithdrawGrace = 50 * time.Millisecond
 	r := servertest.Start(t, o)

@@ -254,7 +254,7 @@ type server struct {
 	onlookers *admission.Limiter
 	actions   *admission.KeyLimits
 	egress    *admission.Budget // bytes of journals and models
-	observers places
+	observers keySlots
 	catching  catching
 	noise     *rate.Limiter // limits log lines that unknown clients can cause
 

@@ -39,14 +39,14 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if web.Shutdown(grace) != nil {
 			_ = web.Close()
 		}
 	})
 	err := web.Serve(&boundedListener{
-		Listener: listener, places: admission.NewLastingLimiter(maxWebConnections), probes: admission.NewBriefLimiter(maxWebProbes),
+		Listener: listener, slots: admission.NewLastingLimiter(maxWebConnections), probes: admission.NewBriefLimiter(maxWebProbes),
 	})
 	if !errors.Is(err, http.ErrServerClosed) {
 		logger.Error("the HTTP server ended", "error", err)
@@ -77,7 +77,7 @@ func probed(handler http.Handler) http.Handler {
 // addresses wait.
 type boundedListener struct {
 	net.Listener
-	places, probes *admission.Limiter
+	slots, probes *admission.Limiter
 }
 
 // Accept implements net.Listener.
@@ -88,12 +88,12 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		evict := func() { _ = socket.Close() }
-		c := &boundedConn{Conn: socket, limiter: l.places}
-		if c.place = l.places.Enter(socket.RemoteAddr(), evict); c.place == nil {
+		c := &boundedConn{Conn: socket, limiter: l.slots}
+		if c.slot = l.slots.Enter(socket.RemoteAddr(), evict); c.slot == nil {
 			c.limiter, c.probes = l.probes, true
-			c.place = l.probes.Enter(socket.RemoteAddr(), evict)
+			c.slot = l.probes.Enter(socket.RemoteAddr(), evict)
 		}
-		if c.place != nil {
+		if c.slot != nil {
 			return c, nil
 		}
 		_ = socket.Close()
@@ -104,7 +104,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 type boundedConn struct {
 	net.Conn
 	limiter *admission.Limiter
-	place   *admission.Place
+	slot    *admission.Slot
 	probes  bool
 	once    sync.Once
 }
@@ -113,13 +113,13 @@ type boundedConn struct {
 func (c *boundedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.place.Spoke()
+		c.slot.Spoke()
 	}
 	return n, err
 }
 
 // Close implements net.Conn.
 func (c *boundedConn) Close() error {
-	c.once.Do(func() { c.limiter.Leave(c.place) })
+	c.once.Do(func() { c.limiter.Leave(c.slot) })
 	return c.Conn.Close()
 }

@@ -265,14 +265,14 @@ func (c *Client) live(s *session) {
 			c.end(context.Cause(c.ctx))
 			return
 		}
-		if lie := t.liedBy(err); lie != nil {
-			c.end(lie)
+		if fault := t.faultBehind(err); fault != nil {
+			c.end(fault)
 			return
 		}
 		c.logger.Warn("lost the connection to the server", "error", err)
 		if s, err = c.connect(0, c.options.ReconnectTimeout); err != nil {
-			if lie := t.liedBy(err); lie != nil {
-				err = lie
+			if fault := t.faultBehind(err); fault != nil {
+				err = fault
 			}
 			c.end(err)
 			return

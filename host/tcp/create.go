@@ -138,9 +138,10 @@ func readLog(ctx context.Context, o Options, from uint64, w io.Writer, arrives f
 	return nil
 }
 
-// ReadModel writes the run's starting model to w, in the format of package parcel and at most limit
-// bytes. It calls arrives with its progress in bytes. If the connection breaks, it continues with
-// the next part over a new connection. It gives up when a new connection delivers nothing more.
+// ReadModel writes the run's starting model to w, in the format of package modelarchive and at most
+// limit bytes. It calls arrives with its progress in bytes. If the connection breaks, it continues
+// with the next part over a new connection. It gives up when a new connection delivers nothing
+// more.
 func ReadModel(ctx context.Context, o Options, limit uint64, w io.Writer, arrives func(done, all uint64)) error {
 	r := &modelReader{limit: limit, w: w, arrives: arrives}
 	for {

@@ -44,7 +44,7 @@ func (t *logCursor) connect() {
 	}
 }
 
-// take processes records. It returns a *follow.Lie if an honest host cannot have sent them.
+// take processes records. It returns a *follow.HostFault if an honest host cannot have sent them.
 func (t *logCursor) take(payload []byte) error {
 	records, err := frame.DecodeRecords(payload, t.window)
 	if err != nil {
@@ -62,7 +62,7 @@ func (t *logCursor) take(payload []byte) error {
 		applied = append(applied, record)
 		t.signed = false
 		if _, err := t.log.Apply(record); err != nil {
-			return t.lie(err.Error(), records, applied)
+			return t.fault(err.Error(), records, applied)
 		}
 		return nil
 	})
@@ -117,7 +117,7 @@ func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) 
 	}
 	for _, known := range append(slices.Clone(t.starts), t.newest) {
 		if known.Index > 0 && h.Contradicts(known) {
-			return t.lie(fmt.Sprintf("it signed two different heads of record %d, or of the start of step %d", h.Index, h.Step), records, applied)
+			return t.fault(fmt.Sprintf("it signed two different heads of record %d, or of the start of step %d", h.Index, h.Step), records, applied)
 		}
 	}
 	own := t.log.Head()
@@ -129,7 +129,7 @@ func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) 
 		own = t.log.Starts()[i]
 	}
 	if !h.Same(own) {
-		return t.lie(fmt.Sprintf("it signed a head of record %d that differs from the records that it sent", h.Index), records, applied)
+		return t.fault(fmt.Sprintf("it signed a head of record %d that differs from the records that it sent", h.Index), records, applied)
 	}
 	if h.Step != 0 {
 		t.starts = slices.DeleteFunc(t.starts, func(s wire.Head) bool { return !slices.ContainsFunc(t.log.Starts(), s.Same) })
@@ -143,8 +143,8 @@ func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) 
 	return nil
 }
 
-// lie returns the proof that the records contain.
-func (t *logCursor) lie(reason string, records frame.Records, applied [][]byte) *follow.Lie {
+// fault returns the proof that the records contain.
+func (t *logCursor) fault(reason string, records frame.Records, applied [][]byte) *follow.HostFault {
 	e := follow.Evidence{Genesis: t.log.Genesis().Raw, Heads: slices.Clone(t.starts), Index: records.First}
 	if t.newest.Index > 0 {
 		e.Heads = append(e.Heads, t.newest)
@@ -153,17 +153,17 @@ func (t *logCursor) lie(reason string, records frame.Records, applied [][]byte) 
 	for _, record := range applied {
 		e.Records = append(e.Records, bytes.Clone(record))
 	}
-	return &follow.Lie{Reason: reason, Evidence: e}
+	return &follow.HostFault{Reason: reason, Evidence: e}
 }
 
-// liedBy returns the *follow.Lie that ended a connection, or nil if the connection ended for
+// faultBehind returns the *follow.HostFault that ended a connection, or nil if the connection ended for
 // another reason.
-func (t *logCursor) liedBy(err error) error {
-	if lie, ok := errors.AsType[*follow.Lie](err); ok {
-		return lie
+func (t *logCursor) faultBehind(err error) error {
+	if fault, ok := errors.AsType[*follow.HostFault](err); ok {
+		return fault
 	}
 	if t == nil || t.newest.Index == 0 || !errors.Is(err, errShorter) && !errors.Is(err, follow.ErrGenesis) {
 		return nil
 	}
-	return t.lie(fmt.Sprintf("it signed a head of record %d, and now: %v", t.newest.Index, err), frame.Records{First: t.log.Head().Index}, nil)
+	return t.fault(fmt.Sprintf("it signed a head of record %d, and now: %v", t.newest.Index, err), frame.Records{First: t.log.Head().Index}, nil)
 }

@@ -464,9 +464,9 @@ func TestSmallMomentumIsFlushed(t *testing.T) {
 	}
 }
 
-// TestWhoSpeaksAloneMovesLess checks that a chunk moves by the fraction of the results that sent
-// something in it. The contents, signs or values, do not matter.
-func TestWhoSpeaksAloneMovesLess(t *testing.T) {
+// TestChunkMovesByTheShareOfItsSenders checks that a chunk moves by the fraction of the results
+// that sent something in it. The contents, signs or values, do not matter.
+func TestChunkMovesByTheShareOfItsSenders(t *testing.T) {
 	l := newLayout(t, []int64{4 * 67}, 67)
 	full := codec.TensorResult{
 		Counts: []uint16{1, 1, 1, 0}, Indices: make([]uint16, 4), Values: []float32{0.5, 1, 1, 0},
@@ -541,7 +541,7 @@ func TestQuietChunksWait(t *testing.T) {
 	}
 }
 
-func TestFloorOfWhatIsNotFinite(t *testing.T) {
+func TestFloorOfNonFiniteValues(t *testing.T) {
 	kernel, err := NewKernel(Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -69,8 +69,8 @@ func TestMaxDocs(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreNoExamplesOfTheirOwn has a pool with hardly more than the question.
-func TestQuestionsAreNoExamplesOfTheirOwn(t *testing.T) {
+// TestQuestionIsNoExampleOfItself has a pool with hardly more than the question.
+func TestQuestionIsNoExampleOfItself(t *testing.T) {
 	dir := t.TempDir()
 	const own = `{"goal":"own","sol1":"a","sol2":"b","label":0}` + "\n"
 	place(t, filepath.Join(dir, "piqa", "validation.jsonl"), own)

@@ -48,9 +48,10 @@ func anyParams(t *rapid.T) EncodeParams {
 	}
 }
 
-// TestWhatIsSentIsTakenOut checks that a result that went through the codec and the remaining sums
-// together equal the original sums, to the rounding of single precision, and that nothing grows.
-func TestWhatIsSentIsTakenOut(t *testing.T) {
+// TestResidualExcludesTheSentResult checks that a result that went through the codec and the
+// remaining sums together equal the original sums, to the rounding of single precision, and that
+// nothing grows.
+func TestResidualExcludesTheSentResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, far := anyTensor(t)
 		p := anyParams(t)
@@ -92,9 +93,9 @@ func norm(values []float32) float64 {
 	return math.Sqrt(squares)
 }
 
-// TestEverythingArrives checks that a value that a member adds in one round completely reaches the
-// weights in later rounds.
-func TestEverythingArrives(t *testing.T) {
+// TestResidualsAreSentEventually checks that a value that a member adds in one round completely
+// reaches the weights in later rounds.
+func TestResidualsAreSentEventually(t *testing.T) {
 	l, k := layoutOf(t, 8, 16, 16), kernelOf(t, "")
 	sums, weights := make([]float32, 256), make([]float32, 256)
 	far, nothing := make([]float32, 256), make([]float32, 256)

@@ -131,7 +131,7 @@ func TestDoOnAClosedEngine(t *testing.T) {
 	}
 }
 
-func TestScopesFreeWhatIsNotKept(t *testing.T) {
+func TestScopesFreeTensorsThatAreNotKept(t *testing.T) {
 	e := torchtest.Engine(t)
 	before := torch.LiveTensors()
 	var kept *torch.Tensor

@@ -295,9 +295,9 @@ func TestWrongMoverIsFoundBehindAColdStart(t *testing.T) {
 	}
 }
 
-// TestMoverThatGoesWrongIsFound checks that a device is found if it computes different bits only
+// TestLaterErrorOfADeviceIsFound checks that a device is found if it computes different bits only
 // after the first comparison. The copy is compared again after 256 moves.
-func TestMoverThatGoesWrongIsFound(t *testing.T) {
+func TestLaterErrorOfADeviceIsFound(t *testing.T) {
 	moved, appliers := emulatedAppliers(t, nil)
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
 	copied, step := there.parallel.apart()[0], uint32(0)

@@ -64,14 +64,14 @@ func (a *auditor) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	return a.history.show(step, a.key, chunks)
 }
 
-// Settle sets whether the result of a step, the newest trained step, is attested: a quorum of
+// SetAttested sets whether the result of a step, the newest trained step, is attested: a quorum of
 // witnesses reported it. If it is not, it is rolled back: the momentum is restored, bit for bit,
 // and the next result continues from the restored momentum. An attested result stays, whether it
-// counts or not. Settle must be called before the next result is made. The function begun that
-// Train calls may call it. Settle does nothing if the momentum was reset since.
-func (a *auditor) Settle(step uint32, held bool) error {
+// counts or not. SetAttested must be called before the next result is made. The function begun that
+// Train calls may call it. SetAttested does nothing if the momentum was reset since.
+func (a *auditor) SetAttested(step uint32, held bool) error {
 	if a.history == nil {
-		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, errUnsupported)
+		return fmt.Errorf("set whether step %d is attested: %w: Options.Audited is not set", step, errUnsupported)
 	}
 	if held {
 		return nil

@@ -46,7 +46,7 @@ func (b *localBounds) fill(reference *audit.Reference, begun [][]float32) {
 			widest = max(widest, math.Abs(float64(w)))
 		}
 		elements, largest = elements+len(chunk), max(largest, len(chunk))
-		reference.Blur = append(reference.Blur, unseen*norm([][]float32{chunk}))
+		reference.Tolerance = append(reference.Tolerance, unseen*norm([][]float32{chunk}))
 	}
 	// A power of two, so that auditors whose weights differ by a bit get the same value. At least
 	// twice the maximum, because weights differed in earlier rounds, and change in this one.

@@ -70,7 +70,7 @@ func (a *audited) step(step uint32, batch data.Batch, counts bool) (payload []by
 // hold sets whether other members hold the newest result.
 func (a *audited) hold(step uint32, held bool) {
 	a.t.Helper()
-	if err := a.trainer.Settle(step, held); err != nil {
+	if err := a.trainer.SetAttested(step, held); err != nil {
 		a.t.Fatal(err)
 	}
 	if held {
@@ -78,8 +78,8 @@ func (a *audited) hold(step uint32, held bool) {
 	}
 }
 
-// settle applies the oldest waiting step, if it is due.
-func (a *audited) settle() {
+// applyOldest applies the oldest waiting step, if it is due.
+func (a *audited) applyOldest() {
 	a.t.Helper()
 	if uint32(len(a.waiting)) < a.lag {
 		return
@@ -163,7 +163,7 @@ func TestAuditsPassHonestTrainers(t *testing.T) {
 					t.Fatal(err)
 				}
 				a.hold(step, step%4 > 0) // some held results do not count, and some results that no member holds count: neither must matter
-				a.settle()
+				a.applyOldest()
 				report := a.audit(step, batch, payload, opening)
 				if report.Judge(testLimits) != audit.Passed {
 					t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
@@ -195,7 +195,7 @@ func TestAuditOfAnOldStep(t *testing.T) {
 			payload = p
 		}
 		a.hold(step, true)
-		a.settle()
+		a.applyOldest()
 	}
 	report := a.audit(asked, toyBatch(asked*4, asked*4+4), payload, opening)
 	if report.Judge(testLimits) != audit.Passed || report.Error > 1e-3 {
@@ -235,7 +235,7 @@ func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 	for step := uint32(1); step <= 3; step++ {
 		a.step(step, toyBatch(0, 2), true)
 		a.hold(step, true)
-		a.settle()
+		a.applyOldest()
 	}
 	if _, err := a.trainer.Open(2, []uint32{0}); !errors.Is(err, ErrStep) {
 		t.Errorf("an old step: error %v", err)
@@ -247,8 +247,8 @@ func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.newest = 0
-	if err := a.trainer.Settle(3, false); err != nil {
-		t.Errorf("a result of before is settled: %v", err)
+	if err := a.trainer.SetAttested(3, false); err != nil {
+		t.Errorf("an older result is attested: %v", err)
 	}
 	a.step(4, toyBatch(0, 2), true)
 	if o, err := a.trainer.Open(4, []uint32{0}); err != nil || o.Previous != 0 {
@@ -264,7 +264,7 @@ func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 func TestStateOfAnAuditedRunIsNotTaken(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	a.step(1, toyBatch(0, 2), true)
-	a.settle()
+	a.applyOldest()
 	state, err := a.trainer.OptimizerState(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -361,16 +361,16 @@ func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 	}
 }
 
-// TestAuditsPassWhoMissedSteps checks that audits pass a trainer that missed steps, for example
-// because it was a verifier in them.
-func TestAuditsPassWhoMissedSteps(t *testing.T) {
+// TestAuditsPassTrainersThatMissedSteps checks that audits pass a trainer that missed steps, for
+// example because it was a verifier in them.
+func TestAuditsPassTrainersThatMissedSteps(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	chunks := allChunks(a.trainer.Shapes())
 	previous := uint32(0)
 	for step := uint32(1); step <= 9; step++ {
 		if step%4 > 1 {
 			a.waiting = append(a.waiting, audit.Applied{Step: step})
-			a.settle()
+			a.applyOldest()
 			continue
 		}
 		batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
@@ -386,7 +386,7 @@ func TestAuditsPassWhoMissedSteps(t *testing.T) {
 			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
 		}
 		a.hold(step, step != 5)
-		a.settle()
+		a.applyOldest()
 		previous = a.newest
 	}
 }
@@ -422,13 +422,13 @@ func TestRollback(t *testing.T) {
 				twin.step(step, batch, false)
 				twin.hold(step, true)
 			}
-			a.settle()
+			a.applyOldest()
 			twin.apply(step + 1 - lag)
 			if !sameBits(a.trainer.distro().optimizer.momentum.now, twin.trainer.distro().optimizer.momentum.now) {
 				t.Fatalf("lag %d, step %d: the momentum differs from training with the attested results only", lag, step)
 			}
 		}
-		if err := a.trainer.Settle(6, false); !errors.Is(err, ErrStep) {
+		if err := a.trainer.SetAttested(6, false); !errors.Is(err, ErrStep) {
 			t.Errorf("lag %d: an older step: error %v", lag, err)
 		}
 	}
@@ -455,7 +455,7 @@ func TestInjectedMomentumIsFound(t *testing.T) {
 		if !first {
 			a.step(step, toyBatch(4, 8), true)
 			a.hold(step, true)
-			a.settle()
+			a.applyOldest()
 			step++
 		}
 		for _, delta := range a.trainer.distro().optimizer.momentum.now {
@@ -469,7 +469,7 @@ func TestInjectedMomentumIsFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.settle()
+		a.applyOldest()
 		if report := a.audit(step, batch, payload, opening); report.Judge(testLimits) == audit.Passed {
 			t.Errorf("%s: passed, error %v", name, report.Error)
 		}

@@ -102,9 +102,9 @@ func TestLookaheadChangesTheGradient(t *testing.T) {
 	}
 }
 
-// TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent checks that a member that misses a round
-// has the same weights as a member that trained, and no sent coefficients pending.
-func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
+// TestClientWithoutABatchDecaysWeightsAndClearsSentCoefficients checks that a member that misses a
+// round has the same weights as a member that trained, and no sent coefficients pending.
+func TestClientWithoutABatchDecaysWeightsAndClearsSentCoefficients(t *testing.T) {
 	busy := newTestTrainer(t)
 	idle := newTestTrainer(t, func(o *Options) { o.TrainerID = [32]byte{2} })
 	train := func(trainer *Trainer, step uint32, start uint64) []byte {
@@ -163,10 +163,10 @@ func TestMomentumBeginsAsZeros(t *testing.T) {
 	}
 }
 
-// TestWhatWasSentIsRemovedOnceAtEveryLag compares the momentum with a momentum computed here. Sent
-// coefficients are removed when they are sent, however late they are applied, and are not removed
-// again at the end of an epoch.
-func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
+// TestSentCoefficientsAreRemovedOnceAtEveryLag compares the momentum with a momentum computed here.
+// Sent coefficients are removed when they are sent, however late they are applied, and are not
+// removed again at the end of an epoch.
+func TestSentCoefficientsAreRemovedOnceAtEveryLag(t *testing.T) {
 	const last = 6
 	for lag := uint32(1); lag <= config.MaxApplyLag; lag++ {
 		c := testDistro()
@@ -192,12 +192,12 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 				}
 			}
 			if step >= lag {
-				settleAll(t, o, step-lag+1)
+				finalizeStep(t, o, step-lag+1)
 			}
 			compareMomentum(t, o.momentum.now, momentum)
 		}
 		for step := last - lag + 2; step <= last; step++ { // the end of an epoch
-			settleAll(t, o, step)
+			finalizeStep(t, o, step)
 		}
 		compareMomentum(t, o.momentum.now, momentum)
 		if len(o.sent) != 0 {
@@ -206,7 +206,7 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 	}
 }
 
-func settleAll(t *testing.T, o *optimizer, step uint32) {
+func finalizeStep(t *testing.T, o *optimizer, step uint32) {
 	t.Helper()
 	if _, waiting := o.sent[step]; !waiting {
 		t.Errorf("step %d is not waiting", step)

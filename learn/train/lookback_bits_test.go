@@ -51,7 +51,7 @@ func TestLookBackToTheBit(t *testing.T) {
 			for step := uint32(1); step <= 8; step++ {
 				a.step(step, toyBatch(uint64(step)*4, uint64(step)*4+4), step%3 != 0)
 				a.hold(step, true)
-				a.settle()
+				a.applyOldest()
 			}
 			if c.odd {
 				for i, w := range a.verifier.weights() {
@@ -130,7 +130,7 @@ func TestAuditsBetweenSteps(t *testing.T) {
 			}
 			a.hold(step, true)
 			due := len(a.waiting) >= int(lag)
-			a.settle()
+			a.applyOldest()
 			if due {
 				if err := never.Apply(t.Context(), a.applied[0].Step, a.applied[0].Payloads, false); err != nil {
 					t.Fatal(err)

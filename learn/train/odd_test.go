@@ -51,7 +51,7 @@ func TestAuditsPassOddConfigurations(t *testing.T) {
 			if report := a.audit(step, batch, payload, opening); report.Judge(audit.LocalLimits) != audit.Passed {
 				t.Errorf("%s, step %d: fault %v, error %v", c.name, step, report.Fault, report.Error)
 			}
-			a.settle()
+			a.applyOldest()
 		}
 	}
 }

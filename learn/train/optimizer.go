@@ -92,7 +92,7 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return nil, fmt.Errorf("%w: gradient norm is %v", errNotFinite, norm)
 	}
-	defer o.history.lock()() // Settle may be called from another goroutine
+	defer o.history.lock()() // SetAttested may be called from another goroutine
 	if _, trained := o.sent[header.Step]; trained {
 		return nil, fmt.Errorf("train step %d: %w: already trained", header.Step, ErrStep)
 	}
@@ -158,7 +158,7 @@ func (o *optimizer) finalize(step uint32, counted bool) error {
 	return o.addBack(step)
 }
 
-// rollBack restores the momentum from before the newest step, see Trainer.Settle.
+// rollBack restores the momentum from before the newest step, see Trainer.SetAttested.
 func (o *optimizer) rollBack(step uint32) error {
 	defer o.history.lock()()
 	took, err := o.history.rollback(step)

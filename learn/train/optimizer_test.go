@@ -85,7 +85,7 @@ func TestUncountedResultIsGivenBack(t *testing.T) {
 			}
 		}
 		if step == 2 {
-			continue // this result is settled only after the next step, which decays the momentum
+			continue // this result is finalized only after the next step, which decays the momentum
 		}
 		for s := range step + 1 {
 			if err := o.finalize(s, false); err != nil {
@@ -113,7 +113,7 @@ func TestCountedResultIsGone(t *testing.T) {
 		t.Error("settling a counted result changed the momentum")
 	}
 	if err := o.finalize(1, false); err != nil || !sameBits(before, o.momentum.now) {
-		t.Errorf("settled twice: %v", err)
+		t.Errorf("finalized twice: %v", err)
 	}
 }
 
@@ -294,10 +294,10 @@ func TestMomentumDecaysWithTheRunsSteps(t *testing.T) {
 			}
 		}
 		if step == 2 || step == 7 {
-			continue // this result is settled only after the next step
+			continue // this result is finalized only after the next step
 		}
-		for settled := range step + 1 {
-			if err := o.finalize(settled, false); err != nil {
+		for done := range step + 1 {
+			if err := o.finalize(done, false); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -47,7 +47,7 @@ func TestAuditInTheTrainersType(t *testing.T) {
 					t.Errorf("step %d: no difference between the types", step)
 				}
 				a.hold(step, true)
-				a.settle()
+				a.applyOldest()
 			}
 		})
 	}

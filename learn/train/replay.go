@@ -67,7 +67,7 @@ func (p *replayer) recompute(ctx context.Context, x audit.Recomputation, batch d
 		return err
 	}
 	if r.x.Shaken {
-		p.blur(r)
+		p.tolerate(r)
 	}
 	*reference = *r.reference
 	return nil
@@ -220,11 +220,11 @@ func (p *replayer) pause(r *replay) {
 // effects.
 const shaking = 8
 
-// blur increases each chunk's tolerance by the effect of shaken starting weights, times shaking.
+// tolerate increases each chunk's tolerance by the effect of shaken starting weights, times shaking.
 // The effect is the distance between the current weights, which result from shaken ones, and the
 // weights that result from the right ones. Relative to its update, a chunk's effect counts as at
 // least the effect in all chunks together, because chance determines in which chunks it is larger.
-func (p *replayer) blur(r *replay) {
+func (p *replayer) tolerate(r *replay) {
 	weights := p.replica.weights()
 	off, updates := make([]float64, len(r.ended)), make([]float64, len(r.ended))
 	var shaken []float32
@@ -238,6 +238,6 @@ func (p *replayer) blur(r *replay) {
 		share = length(off) / whole
 	}
 	for i := range off {
-		r.reference.Blur[i] += shaking * max(off[i], share*updates[i])
+		r.reference.Tolerance[i] += shaking * max(off[i], share*updates[i])
 	}
 }

@@ -47,7 +47,7 @@ func newAuditedLocal(t *testing.T, change ...func(o *Options)) *auditedLocal {
 	}
 }
 
-// round trains a round, opens it and settles it. cheat changes the batch that is trained; nil: no
+// round trains a round, opens it and finalizes it. cheat changes the batch that is trained; nil: no
 // change.
 func (a *auditedLocal) round(step uint32, batch data.Batch, held bool, cheat func(data.Batch) data.Batch) (payload []byte, opening audit.Opening) {
 	a.t.Helper()
@@ -74,7 +74,7 @@ func (a *auditedLocal) round(step uint32, batch data.Batch, held bool, cheat fun
 	if opening, err = a.trainer.Open(step, a.opened()); err != nil {
 		a.t.Fatal(err)
 	}
-	if err := a.trainer.Settle(step, held); err != nil {
+	if err := a.trainer.SetAttested(step, held); err != nil {
 		a.t.Fatal(err)
 	}
 	now := audit.Applied{Step: step}
@@ -93,8 +93,8 @@ func (a *auditedLocal) opened() []uint32 {
 	return allChunks(a.trainer.Shapes())
 }
 
-// settle applies the oldest waiting round, if it is due.
-func (a *auditedLocal) settle() {
+// applyOldest applies the oldest waiting round, if it is due.
+func (a *auditedLocal) applyOldest() {
 	a.t.Helper()
 	if uint32(len(a.waiting)) < a.trainer.ApplyLag() {
 		return
@@ -178,17 +178,17 @@ func testAuditsPassHonestLocalSteps(t *testing.T, inner func(*Options)) {
 					t.Errorf("lag %d, step %d, audited in %d: %v, fault %v, error %v", lag, late, step, outcome, report.Fault, report.Error)
 				}
 			}
-			a.settle()
+			a.applyOldest()
 		}
 		t.Logf("lag %d: largest error %.2g, of a chunk %.2g", lag, worst, chunk)
 	}
 }
 
-// TestAuditsPassWhatIsLearned checks that audits pass a model that has nothing more to learn. Its
+// TestAuditsPassAConvergedModel checks that audits pass a model that has nothing more to learn. Its
 // gradients are hardly more than rounding, but AdamW makes steps of the usual length from them.
-func TestAuditsPassWhatIsLearned(t *testing.T) { eachInner(t, testAuditsPassWhatIsLearned) }
+func TestAuditsPassAConvergedModel(t *testing.T) { eachInner(t, testAuditsPassAConvergedModel) }
 
-func testAuditsPassWhatIsLearned(t *testing.T, inner func(*Options)) {
+func testAuditsPassAConvergedModel(t *testing.T, inner func(*Options)) {
 	a := newAuditedLocal(t, inner, func(o *Options) { o.LRSchedule.Constant.BaseLR = 4e-3 })
 	type kept struct {
 		payload []byte
@@ -210,7 +210,7 @@ func testAuditsPassWhatIsLearned(t *testing.T, inner func(*Options)) {
 				}
 			}
 		}
-		a.settle()
+		a.applyOldest()
 	}
 	t.Logf("largest error %.2g, of a chunk %.2g", worst, chunk)
 }
@@ -232,15 +232,15 @@ func testAuditsPassTheSmallestRates(t *testing.T, inner func(*Options)) {
 			if outcome := report.Judge(audit.LocalLimits); outcome != audit.Passed {
 				t.Errorf("rate %v, step %d: %v, fault %v, error %v", rate, step, outcome, report.Fault, report.Error)
 			}
-			a.settle()
+			a.applyOldest()
 		}
 	}
 }
 
-// TestAuditsPassWhatRoundingChanges checks audits at a learning rate so large that the model learns
+// TestAuditsPassRoundingDifferences checks audits at a learning rate so large that the model learns
 // nothing, and a difference of one bit has a large effect within a round. An audit passes only if
 // it measures this effect, with Shaken.
-func TestAuditsPassWhatRoundingChanges(t *testing.T) {
+func TestAuditsPassRoundingDifferences(t *testing.T) {
 	a := newAuditedLocal(t, func(o *Options) {
 		o.LRSchedule.Constant.BaseLR, o.Optimizer.LocalSteps.InnerSteps = 0.1, 32
 	})
@@ -253,7 +253,7 @@ func TestAuditsPassWhatRoundingChanges(t *testing.T) {
 				t.Errorf("step %d, shaken %v: %v, fault %v, error %v", step, a.shaken, outcome, report.Fault, report.Error)
 			}
 		}
-		a.settle()
+		a.applyOldest()
 	}
 }
 
@@ -313,7 +313,7 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 		}
 		for step := uint32(1); step < at; step++ {
 			a.round(step, toyBatch(uint64(step)*8, uint64(step)*8+8), true, nil)
-			a.settle()
+			a.applyOldest()
 		}
 		if c.tamper != nil {
 			a.tamper = func() { c.tamper(a.trainer) }
@@ -405,7 +405,7 @@ func testReplaysGoOnWhileRoundsAreApplied(t *testing.T, inner func(*Options)) {
 	a := newAuditedLocal(t, inner)
 	batch, now := toyBatch(8, 16), uint32(1)
 	payload, opening := a.round(now, batch, true, nil)
-	a.settle()
+	a.applyOldest()
 	for _, a.shaken = range []bool{false, true} {
 		stops := 0
 		var reference *audit.Reference
@@ -417,7 +417,7 @@ func testReplaysGoOnWhileRoundsAreApplied(t *testing.T, inner func(*Options)) {
 				}
 				now++
 				a.round(now, toyBatch(uint64(now)*8, uint64(now)*8+8), true, nil)
-				a.settle()
+				a.applyOldest()
 			}
 		}
 		if report := a.compare(reference, payload, opening); report.Judge(audit.LocalLimits) != audit.Passed || stops == 0 {
@@ -482,7 +482,7 @@ func TestStoppedReplaysKeepNoResults(t *testing.T) {
 	a := newAuditedLocal(t)
 	batch := toyBatch(8, 16)
 	a.round(1, batch, true, nil)
-	a.settle()
+	a.applyOldest()
 	x := a.question(1)
 	x.Applied[0].Payloads = [][]byte{slices.Clone(x.Applied[0].Payloads[0])}
 	kept := weak.Make(&x.Applied[0].Payloads[0][0])
@@ -507,10 +507,10 @@ func testReplaysThatFailChangeNothing(t *testing.T, inner func(*Options)) {
 	a := newAuditedLocal(t, inner)
 	batch := toyBatch(8, 16)
 	payload, opening := a.round(1, batch, true, nil)
-	a.settle()
+	a.applyOldest()
 	for step := uint32(2); step <= 3; step++ {
 		a.round(step, toyBatch(uint64(step)*8, uint64(step)*8+8), true, nil)
-		a.settle()
+		a.applyOldest()
 	}
 	before := digest(t, a.verifier)
 	fails := func(when string) {

@@ -179,7 +179,7 @@ func (r *residual) apply(tensor int, results [][]codec.TensorResult, weights []f
 
 // finalize ends the wait for this trainer's result of a step. An uncounted result is added back to
 // the sums, decayed as if it had never left. If results are audited, nothing is added back; see
-// Trainer.Settle.
+// Trainer.SetAttested.
 func (r *residual) finalize(step uint32, counted bool) error {
 	defer r.history.lock()()
 	sent, found := r.sent[step]
@@ -196,7 +196,7 @@ func (r *residual) finalize(step uint32, counted bool) error {
 	return nil
 }
 
-// rollBack restores the sums from before the newest step, see Trainer.Settle.
+// rollBack restores the sums from before the newest step, see Trainer.SetAttested.
 func (r *residual) rollBack(step uint32) error {
 	defer r.history.lock()()
 	took, err := r.history.rollback(step)

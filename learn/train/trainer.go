@@ -63,7 +63,7 @@ type limits struct {
 //
 // A step may be trained before it is known whether its round starts. Between the gradient and the
 // momentum, Train calls begun. If begun returns an error, Train fails. A nil begun means that the
-// round has started. A Foresee that moved the weights must be confirmed before begun returns.
+// round has started. Changes made by Speculate must be confirmed before begun returns.
 //
 // A step is trained at most once; its result waits for Apply of the same step.
 func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
@@ -120,7 +120,7 @@ func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 // Apply changes the weights by the counted results of a step, in ascending order of their batches.
 // Without results, the weights still decay under DisTrO, and do not change under local steps.
 // ownCounted reports whether this trainer's result is among them. If not, this trainer's result is
-// added back to the momentum, except in runs with audits, see Trainer.Settle.
+// added back to the momentum, except in runs with audits, see Trainer.SetAttested.
 //
 // Steps are applied in ascending order, each once. If a payload is invalid or out of order, Apply
 // returns an error that wraps ErrResult, and nothing has changed.

@@ -30,11 +30,11 @@ var (
 	errSilent    = errors.New("nothing to say")
 )
 
-// spoken is a protocol whose close reason (farewell) is a frame of type 9 that contains the reason.
+// spoken is a protocol whose close reason is a frame of type 9 that contains the reason.
 var spoken = Protocol{
 	Malformed: func(reason string) error { return errors.Join(errMalformed, errors.New(reason)) },
 	TooSlow:   func(reason string) error { return errors.Join(errTooSlow, errors.New(reason)) },
-	Farewell: func(reason error) ([]byte, bool) {
+	CloseFrame: func(reason error) ([]byte, bool) {
 		switch {
 		case errors.Is(reason, errSilent):
 			return nil, true
@@ -43,7 +43,7 @@ var spoken = Protocol{
 		}
 		return nil, false
 	},
-	FarewellTimeout: time.Second,
+	CloseTimeout: time.Second,
 }
 
 func config(t *testing.T) *tls.Config {
@@ -100,7 +100,7 @@ func TestConn(t *testing.T) {
 			end: func(hangUp context.CancelCauseFunc, _ *Conn) { hangUp(errRefused) }},
 		{name: "nothing to say", want: errSilent,
 			end: func(hangUp context.CancelCauseFunc, _ *Conn) { hangUp(errSilent) }},
-		{name: "no farewell", want: errEvicted,
+		{name: "no close frame", want: errEvicted,
 			end: func(hangUp context.CancelCauseFunc, _ *Conn) { hangUp(errEvicted) }},
 		{name: "cut", want: net.ErrClosed, end: func(_ context.CancelCauseFunc, c *Conn) { c.Cut() }},
 		{name: "nobody reads", want: errTooSlow,
@@ -199,8 +199,8 @@ func lastWords(c *tls.Conn) string {
 	}
 }
 
-// TestNoFarewellWithoutTLS checks that a client that does not use TLS does not get a close reason.
-func TestNoFarewellWithoutTLS(t *testing.T) {
+// TestNoCloseFrameWithoutTLS checks that a client that does not use TLS does not get a close reason.
+func TestNoCloseFrameWithoutTLS(t *testing.T) {
 	near, far := sockets(t)
 	if _, err := near.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
 		t.Fatal(err)

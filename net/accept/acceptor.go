@@ -61,8 +61,8 @@ func (a *Acceptor) pause(ctx context.Context, err error) {
 // admit starts to serve a connection, if there is a slot for it.
 func (a *Acceptor) admit(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
 	ctx, hangUp := context.WithCancelCause(ctx)
-	place := a.Limiter.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
-	if place == nil {
+	slot := a.Limiter.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
+	if slot == nil {
 		hangUp(nil)
 		_ = socket.Close()
 		a.TurnedAway()
@@ -73,15 +73,15 @@ func (a *Acceptor) admit(ctx context.Context, working *sync.WaitGroup, socket ne
 	}
 	working.Go(func() {
 		defer hangUp(nil)
-		defer a.Limiter.Leave(place)
-		a.Serve(ctx, hangUp, heard{socket, place}, func() { a.Limiter.Leave(place) })
+		defer a.Limiter.Leave(slot)
+		a.Serve(ctx, hangUp, heard{socket, slot}, func() { a.Limiter.Leave(slot) })
 	})
 }
 
 // heard records that a connection has sent something.
 type heard struct {
 	net.Conn
-	place *admission.Place
+	slot *admission.Slot
 }
 
 // NetConn returns the socket.
@@ -90,7 +90,7 @@ func (h heard) NetConn() net.Conn { return h.Conn }
 func (h heard) Read(b []byte) (int, error) {
 	n, err := h.Conn.Read(b)
 	if n > 0 {
-		h.place.Spoke()
+		h.slot.Spoke()
 	}
 	return n, err
 }

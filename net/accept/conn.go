@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/net/frame"
 )
 
-// Limits for draining unread input after the farewell frame, because a connection reset would
-// destroy the farewell.
+// Limits for draining unread input after the close frame, because a connection reset would
+// destroy the close frame.
 const (
 	drainBytes   = 128 << 10
 	drainTimeout = time.Second
@@ -26,13 +26,13 @@ type Protocol struct {
 	// Malformed and TooSlow return the error for a client that sent an invalid frame, or that did
 	// not send or read in time.
 	Malformed, TooSlow func(reason string) error
-	// Farewell returns the last frame, which contains the reason for the end of the connection. An
+	// CloseFrame returns the last frame, which contains the reason for the end of the connection. An
 	// empty frame means that closing the connection is sufficient. If ok is false, the server closes
 	// the connection at once.
-	Farewell func(reason error) (frame []byte, ok bool)
-	// FarewellTimeout is the time limit for a write that is in progress when the connection ends,
-	// and for the farewell frame.
-	FarewellTimeout time.Duration
+	CloseFrame func(reason error) (frame []byte, ok bool)
+	// CloseTimeout is the time limit for a write that is in progress when the connection ends,
+	// and for the close frame.
+	CloseTimeout time.Duration
 }
 
 // Conn is the server's end of a connection. One goroutine may read while another writes.
@@ -40,20 +40,20 @@ type Conn struct {
 	protocol *Protocol
 	tls      *tls.Conn
 	reader   *frame.Reader
-	whole    bool // TLS is established and no frame was cut short, so a farewell can follow
+	whole    bool // TLS is established and no frame was cut short, so a close frame can follow
 
 	stop        func() bool
 	interrupted chan struct{} // closed when the end of the context has set the deadlines
 }
 
 // NewConn wraps a socket. Close closes the socket. When ctx ends, reads return at once, and a write
-// in progress finishes its frame or fails soon, so that a farewell can follow.
+// in progress finishes its frame or fails soon, so that a close frame can follow.
 func NewConn(ctx context.Context, socket net.Conn, config *tls.Config, p *Protocol) *Conn {
 	c := &Conn{protocol: p, tls: tls.Server(socket, config), interrupted: make(chan struct{})}
 	c.reader = frame.NewReader(bufio.NewReader(c.tls))
 	c.stop = context.AfterFunc(ctx, func() {
 		_ = socket.SetReadDeadline(time.Unix(1, 0))
-		_ = socket.SetWriteDeadline(time.Now().Add(p.FarewellTimeout))
+		_ = socket.SetWriteDeadline(time.Now().Add(p.CloseTimeout))
 		close(c.interrupted)
 	})
 	return c
@@ -190,9 +190,9 @@ func (w *steadyWriter) write(piece []byte) error {
 		case err == nil:
 		case !w.begun || w.ctx.Err() == nil:
 			return err
-		default: // ctx has ended: the rest of the frame may take FarewellTimeout
+		default: // ctx has ended: the rest of the frame may take CloseTimeout
 			w.last = true
-			_ = c.tls.SetWriteDeadline(time.Now().Add(c.protocol.FarewellTimeout))
+			_ = c.tls.SetWriteDeadline(time.Now().Add(c.protocol.CloseTimeout))
 		}
 	}
 	w.begun = true
@@ -211,25 +211,25 @@ func (c *Conn) RemoteAddr() net.Addr { return c.tls.RemoteAddr() }
 // afterwards.
 func (c *Conn) Cut() { _ = c.tls.NetConn().Close() }
 
-// Close sends the farewell to the client, if it is still connected, and closes the socket. No
+// Close sends the close frame to the client, if it is still connected, and closes the socket. No
 // goroutine may read or write any more.
 func (c *Conn) Close(reason error) {
 	if !c.stop() {
-		<-c.interrupted // otherwise the end of ctx would cut the farewell short
+		<-c.interrupted // otherwise the end of ctx would cut the close frame short
 	}
 	defer c.Cut()
-	farewell, ok := c.protocol.Farewell(reason)
+	closeFrame, ok := c.protocol.CloseFrame(reason)
 	if !c.whole || !ok {
 		return
 	}
-	_ = c.tls.SetDeadline(time.Now().Add(c.protocol.FarewellTimeout))
-	if len(farewell) > 0 {
-		if _, err := c.tls.Write(farewell); err != nil {
+	_ = c.tls.SetDeadline(time.Now().Add(c.protocol.CloseTimeout))
+	if len(closeFrame) > 0 {
+		if _, err := c.tls.Write(closeFrame); err != nil {
 			return
 		}
 	}
-	// Closing a socket with unread input resets the connection and destroys the farewell. Therefore
-	// read a limited amount of the client's input first.
+	// Closing a socket with unread input resets the connection and destroys the close frame.
+	// Therefore read a limited amount of the client's input first.
 	if c.tls.CloseWrite() == nil && c.tls.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
 		_, _ = io.CopyN(io.Discard, c.tls, drainBytes)
 	}

@@ -60,7 +60,7 @@ func TestSteadyWriteEndsWithContext(t *testing.T) {
 		time.AfterFunc(time.Second, func() { hangUp(errRefused) })
 		began := time.Now()
 		if err := conn.WriteSteadily(ctx, hour, make([]byte, 4*pieceSize)); err == nil || time.Since(began) > 3*time.Second {
-			t.Errorf("%v after %v, want an error within FarewellTimeout", err, time.Since(began))
+			t.Errorf("%v after %v, want an error within CloseTimeout", err, time.Since(began))
 		}
 		if err := conn.WriteSteadily(ctx, hour, make([]byte, 1)); !errors.Is(err, errRefused) {
 			t.Errorf("error %v, want the cause of the context", err)

@@ -26,17 +26,17 @@ const (
 // the site and network with the most slots in favor of a site or network with fewer. Therefore one
 // site cannot keep the other sites out.
 type Limiter struct {
-	places int
-	ages   bool // a connection may also be evicted because of its age
+	slots int
+	ages  bool // a connection may also be evicted because of its age
 
 	mu      sync.Mutex
-	waiting map[netip.Prefix][]*Place // by network, oldest first
-	sites   map[netip.Prefix]int      // number of slots
+	waiting map[netip.Prefix][]*Slot // by network, oldest first
+	sites   map[netip.Prefix]int     // number of slots
 	total   int
 }
 
-// Place is the slot of one connection in a Limiter.
-type Place struct {
+// Slot is the slot of one connection in a Limiter.
+type Slot struct {
 	site  netip.Prefix
 	from  netip.Prefix // network
 	since time.Time
@@ -45,10 +45,10 @@ type Place struct {
 }
 
 // Spoke records that the connection has sent something.
-func (p *Place) Spoke() { p.spoke.Store(true) }
+func (p *Slot) Spoke() { p.spoke.Store(true) }
 
 // old reports whether the connection has had enough time to identify itself.
-func (p *Place) old(now time.Time) bool {
+func (p *Slot) old(now time.Time) bool {
 	if p.spoke.Load() {
 		return now.Sub(p.since) >= Grace
 	}
@@ -61,25 +61,25 @@ func (p *Place) old(now time.Time) bool {
 func NewLimiter() *Limiter { return NewBriefLimiter(MaxWaiting) }
 
 // NewBriefLimiter is NewLimiter with a given number of slots, at least one.
-func NewBriefLimiter(places int) *Limiter {
-	l := NewLastingLimiter(places)
+func NewBriefLimiter(slots int) *Limiter {
+	l := NewLastingLimiter(slots)
 	l.ages = true
 	return l
 }
 
 // NewLastingLimiter returns a limiter for a number of connections, at least one, that have
 // identified themselves. It does not evict connections because of their age.
-func NewLastingLimiter(places int) *Limiter {
-	return &Limiter{places: max(1, places), waiting: make(map[netip.Prefix][]*Place), sites: make(map[netip.Prefix]int)}
+func NewLastingLimiter(slots int) *Limiter {
+	return &Limiter{slots: max(1, slots), waiting: make(map[netip.Prefix][]*Slot), sites: make(map[netip.Prefix]int)}
 }
 
 // Enter takes a slot, or returns nil if none is available. The limiter calls evict if it evicts the
 // connection; evict must not block.
-func (l *Limiter) Enter(remote net.Addr, evict func()) *Place {
-	p := newPlace(remote, evict)
+func (l *Limiter) Enter(remote net.Addr, evict func()) *Slot {
+	p := newSlot(remote, evict)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.total >= l.places {
+	if l.total >= l.slots {
 		victim := l.oldestOfLargest()
 		old := l.ages && victim.old(p.since)
 		if !l.smaller(p, victim) && !old {
@@ -94,19 +94,19 @@ func (l *Limiter) Enter(remote net.Addr, evict func()) *Place {
 
 // Admit takes a slot even if none is free. It is for a connection that already had a slot in another
 // Limiter.
-func (l *Limiter) Admit(remote net.Addr, evict func()) *Place {
-	p := newPlace(remote, evict)
+func (l *Limiter) Admit(remote net.Addr, evict func()) *Slot {
+	p := newSlot(remote, evict)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(p)
 	return p
 }
 
-func newPlace(remote net.Addr, evict func()) *Place {
-	return &Place{site: site(remote), from: Network(remote), since: time.Now(), evict: evict}
+func newSlot(remote net.Addr, evict func()) *Slot {
+	return &Slot{site: site(remote), from: Network(remote), since: time.Now(), evict: evict}
 }
 
-func (l *Limiter) add(p *Place) {
+func (l *Limiter) add(p *Slot) {
 	l.waiting[p.from] = append(l.waiting[p.from], p)
 	l.sites[p.site]++
 	l.total++
@@ -115,7 +115,7 @@ func (l *Limiter) add(p *Place) {
 // smaller reports whether p may take the victim's slot: with one more slot, the site of p must still
 // have fewer slots than the victim's site. If both are in one site, the same must hold for their
 // networks. The caller must hold mu.
-func (l *Limiter) smaller(p, victim *Place) bool {
+func (l *Limiter) smaller(p, victim *Slot) bool {
 	if p.site != victim.site {
 		return l.sites[p.site]+1 < l.sites[victim.site]
 	}
@@ -124,7 +124,7 @@ func (l *Limiter) smaller(p, victim *Place) bool {
 
 // oldestOfLargest returns the oldest connection of the largest network of the largest site. The
 // caller must hold mu, and at least one slot must be taken.
-func (l *Limiter) oldestOfLargest() (victim *Place) {
+func (l *Limiter) oldestOfLargest() (victim *Slot) {
 	for _, taken := range l.waiting {
 		first := taken[0]
 		if victim == nil || cmp.Or(
@@ -138,13 +138,13 @@ func (l *Limiter) oldestOfLargest() (victim *Place) {
 }
 
 // Leave releases the slot. It may be called more than once.
-func (l *Limiter) Leave(p *Place) {
+func (l *Limiter) Leave(p *Slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(p)
 }
 
-func (l *Limiter) remove(p *Place) {
+func (l *Limiter) remove(p *Slot) {
 	taken := l.waiting[p.from]
 	for i, other := range taken {
 		if other != p {
@@ -157,7 +157,7 @@ func (l *Limiter) remove(p *Place) {
 		if len(taken) == 1 {
 			delete(l.waiting, p.from)
 		} else {
-			l.waiting[p.from] = append(append([]*Place{}, taken[:i]...), taken[i+1:]...)
+			l.waiting[p.from] = append(append([]*Slot{}, taken[:i]...), taken[i+1:]...)
 		}
 		return
 	}

@@ -23,7 +23,7 @@ func TestLimiterIsFair(t *testing.T) {
 	if l.Enter(from("10.0.0.1"), func() {}) != nil {
 		t.Fatal("one address has more than all slots")
 	}
-	var taken []*Place
+	var taken []*Slot
 	for _, ip := range []string{"10.0.0.2", "2001:db8::1", "2001:db8::2"} {
 		p := l.Enter(from(ip), func() { t.Errorf("%s was evicted", ip) })
 		if p == nil {
@@ -44,9 +44,9 @@ func TestLimiterIsFair(t *testing.T) {
 	}
 }
 
-// TestSilentGiveWayFirst fills each slot from a different address. It checks after which time a
-// connection can be evicted, if it was silent and if it was not.
-func TestSilentGiveWayFirst(t *testing.T) {
+// TestEvictionTakesSilentConnectionsFirst fills each slot from a different address. It checks after
+// which time a connection can be evicted, if it was silent and if it was not.
+func TestEvictionTakesSilentConnectionsFirst(t *testing.T) {
 	for _, test := range []struct {
 		spoke bool
 		grace time.Duration
@@ -75,33 +75,33 @@ func TestSilentGiveWayFirst(t *testing.T) {
 // of an address decides which connection is evicted.
 func TestLastingLimiterIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const places = 8
-		l := NewLastingLimiter(places)
+		const slots = 8
+		l := NewLastingLimiter(slots)
 		evicted := make(map[byte]int) // evicted connections by address
-		enter := func(n byte) *Place {
+		enter := func(n byte) *Slot {
 			time.Sleep(time.Hour)
 			return l.Enter(&net.TCPAddr{IP: net.IPv4(10, 0, 0, n)}, func() { evicted[n]++ })
 		}
-		for range places {
+		for range slots {
 			enter(1)
 		}
-		for range places {
+		for range slots {
 			enter(2)
 		}
-		if evicted[1] != places/2 || evicted[2] != 0 || l.total != places {
+		if evicted[1] != slots/2 || evicted[2] != 0 || l.total != slots {
 			t.Fatalf("evicted by address: %v, %d are left", evicted, l.total)
 		}
-		for range places {
+		for range slots {
 			enter(1)
 			enter(3)
 		}
-		if evicted[1]+evicted[2] != places/2+2 || evicted[3] != 0 || l.total != places {
+		if evicted[1]+evicted[2] != slots/2+2 || evicted[3] != 0 || l.total != slots {
 			t.Fatalf("evicted by address: %v, %d are left", evicted, l.total)
 		}
-		if l.Admit(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, func() {}) == nil || l.total != places+1 {
+		if l.Admit(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, func() {}) == nil || l.total != slots+1 {
 			t.Fatalf("%d connections are left", l.total)
 		}
-		if enter(4) == nil || l.total != places+1 {
+		if enter(4) == nil || l.total != slots+1 {
 			t.Fatalf("%d connections, want one more than the slots: each new one evicts one", l.total)
 		}
 	})

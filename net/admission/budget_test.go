@@ -39,8 +39,8 @@ func TestBudgetIsSharedByAddress(t *testing.T) {
 	})
 }
 
-// TestBudgetForgetsWhoLeaves ends the contexts of waiting calls and of the call whose turn it is.
-func TestBudgetForgetsWhoLeaves(t *testing.T) {
+// TestBudgetForgetsEndedCalls ends the contexts of waiting calls and of the call whose turn it is.
+func TestBudgetForgetsEndedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1, 1)
 		errLeft := errors.New("left")

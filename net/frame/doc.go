@@ -19,7 +19,7 @@
 //	Log                       →               (offset, size, bytes of the run's journal)
 //	                          ←   ReadModel   (offset)
 //	Model                     →               (offset, size, bytes of the run's first model,
-//	                                          in the encoding of package parcel; size 0: none)
+//	                                          in the encoding of package modelarchive; size 0: none)
 //	Ping                      →               every PingInterval
 //	                          ←   Pong
 //	Refusal                   →               before the host closes the connection

@@ -120,9 +120,9 @@ func TestBulkEndsWithMembership(t *testing.T) {
 	}
 }
 
-// TestBulkRefusesStrangers checks that a client without the handshake of a member cannot open a
+// TestBulkRefusesNonMembers checks that a client without the handshake of a member cannot open a
 // bulk connection and does not delay members.
-func TestBulkRefusesStrangers(t *testing.T) {
+func TestBulkRefusesNonMembers(t *testing.T) {
 	a, b, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "stranger")
 	handleBulk(a)
 	p2ptest.Connect(t, a, b)

@@ -24,8 +24,8 @@ const (
 	// suffice for a member with two addresses that starts some seconds later than this node.
 	unprovenAtOnce = 12
 	unprovenEvery  = 15 * time.Minute
-	// lonelyEvery is the interval of additional dials to one member while no member is connected.
-	lonelyEvery = time.Minute
+	// isolatedEvery is the interval of additional dials to one member while no member is connected.
+	isolatedEvery = time.Minute
 	// relayedAtOnce and relayedEvery allow additional dials to a member that is reached through a
 	// relay, because libp2p then tries hole punching at the addresses that the member announces.
 	relayedAtOnce = 6
@@ -57,7 +57,7 @@ type dials struct {
 type dialRecord struct {
 	proven   map[netip.Addr]time.Time // IP addresses, with the time when the member was last seen there
 	unproven *rate.Limiter
-	lonely   *rate.Limiter
+	isolated *rate.Limiter
 	relayed  *rate.Limiter
 	tried    map[string]*attempts // by address
 }
@@ -88,7 +88,7 @@ func (d *dials) record(p peer.ID, isMember func(peer.ID) bool) *dialRecord {
 	r = &dialRecord{
 		proven:   make(map[netip.Addr]time.Time),
 		unproven: rate.NewLimiter(rate.Every(unprovenEvery), unprovenAtOnce),
-		lonely:   rate.NewLimiter(rate.Every(lonelyEvery), 1),
+		isolated: rate.NewLimiter(rate.Every(isolatedEvery), 1),
 		relayed:  rate.NewLimiter(rate.Every(relayedEvery), relayedAtOnce),
 		tried:    make(map[string]*attempts),
 	}
@@ -141,8 +141,8 @@ func (r *dialRecord) spend(a *attempts, now time.Time, reach reach) bool {
 		return true
 	case reach == reachedByRelay:
 		return r.relayed.AllowN(now, 1)
-	case reach == reachesNobody && (due || now.Sub(a.last) >= lonelyEvery):
-		return r.lonely.AllowN(now, 1)
+	case reach == reachesNobody && (due || now.Sub(a.last) >= isolatedEvery):
+		return r.isolated.AllowN(now, 1)
 	}
 	return false
 }

@@ -147,9 +147,9 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// TestHalfRequestsKeepNobodyOut checks that members that each send the beginning of the maximum
+// TestHalfRequestsDoNotBlockAMember checks that members that each send the beginning of the maximum
 // number of requests do not block the requests of another member.
-func TestHalfRequestsKeepNobodyOut(t *testing.T) {
+func TestHalfRequestsDoNotBlockAMember(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c", "d", "e", "f")
 	handleEcho(nodes[0])
 	for _, n := range nodes[2:] {
@@ -171,7 +171,7 @@ func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-func TestStrangerIsRefused(t *testing.T) {
+func TestNonMemberIsRefused(t *testing.T) {
 	for _, transport := range p2ptest.Loopback {
 		t.Run(transport, func(t *testing.T) {
 			member, stranger := p2ptest.Node(t, "member", transport), p2ptest.Node(t, "stranger", transport)
@@ -334,9 +334,9 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestEveryAddressIsListenedOn checks that a node does not start if one of its two addresses is in
-// use. Peers could reach such a node over one transport only.
-func TestEveryAddressIsListenedOn(t *testing.T) {
+// TestNodeNeedsEveryListenAddress checks that a node does not start if one of its two addresses is
+// in use. Peers could reach such a node over one transport only.
+func TestNodeNeedsEveryListenAddress(t *testing.T) {
 	used, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

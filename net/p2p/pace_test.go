@@ -154,10 +154,10 @@ func TestSlowRequest(t *testing.T) {
 	})
 }
 
-// TestSlowReadersGiveWay checks that a slow reader gets a long answer if no other member needs its
-// slot. If a member without a slot needs one, the slow reader keeps its slot for a few seconds, and
-// longer if it is not that slow or if the server itself was slow.
-func TestSlowReadersGiveWay(t *testing.T) {
+// TestSlowReadersAreEvicted checks that a slow reader gets a long answer if no other member needs
+// its slot. If a member without a slot needs one, the slow reader keeps its slot for a few seconds,
+// and longer if it is not that slow or if the server itself was slow.
+func TestSlowReadersAreEvicted(t *testing.T) {
 	tests := []struct {
 		name    string
 		rate    int           // reader's rate in bytes per second

@@ -23,8 +23,8 @@ type queue struct {
 
 	mu      sync.Mutex
 	shares  map[identity.ID]*share // only members with streams
-	serving []*place               // oldest first
-	waiting []*place               // oldest first; empty while slots are free
+	serving []*queuedExchange      // oldest first
+	waiting []*queuedExchange      // oldest first; empty while slots are free
 	leaving int                    // evicted, but still being served
 }
 
@@ -35,8 +35,8 @@ type share struct {
 	serving int // streams with a slot
 }
 
-// place is one exchange that is served or waits for a slot.
-type place struct {
+// queuedExchange is one exchange that is served or waits for a slot.
+type queuedExchange struct {
 	from    identity.ID
 	end     func()      // ends the exchange soon, without blocking; queue.mu is held
 	slow    func() bool // the member reads too slowly; queue.mu is held
@@ -76,7 +76,7 @@ func (q *queue) leave(from identity.ID) {
 
 // take waits for a slot. It reports false if no slot becomes free in time. The member must have
 // entered.
-func (q *queue) take(ctx context.Context, p *place) bool {
+func (q *queue) take(ctx context.Context, p *queuedExchange) bool {
 	q.mu.Lock()
 	if len(q.serving)+q.leaving < q.total {
 		q.seat(p)
@@ -109,7 +109,7 @@ func (q *queue) take(ctx context.Context, p *place) bool {
 }
 
 // release ends what take started. It reports whether the exchange was evicted.
-func (q *queue) release(p *place) (evicted bool) {
+func (q *queue) release(p *queuedExchange) (evicted bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if p.evicted {
@@ -134,12 +134,12 @@ func (q *queue) release(p *place) (evicted bool) {
 	return p.evicted
 }
 
-func (q *queue) seat(p *place) {
+func (q *queue) seat(p *queuedExchange) {
 	q.serving = append(q.serving, p)
 	q.shares[p.from].serving++
 }
 
-func (q *queue) unseat(p *place) {
+func (q *queue) unseat(p *queuedExchange) {
 	i := slices.Index(q.serving, p)
 	q.serving = slices.Delete(q.serving, i, i+1)
 	q.shares[p.from].serving--
@@ -148,7 +148,7 @@ func (q *queue) unseat(p *place) {
 // evictFor evicts an exchange in favor of the waiting exchange p. The victim belongs to the member
 // with the most slots, if it has more than p's member would have, or, if p's member has none, to a
 // member that reads slowly.
-func (q *queue) evictFor(p *place) {
+func (q *queue) evictFor(p *queuedExchange) {
 	if q.leaving >= len(q.waiting) {
 		return // enough exchanges were already evicted for all that wait
 	}
@@ -169,7 +169,7 @@ func (q *queue) evictFor(p *place) {
 
 // oldestOfMost returns the oldest exchange of the member with the most slots, or nil if no member
 // has more than least.
-func (q *queue) oldestOfMost(least int) (oldest *place) {
+func (q *queue) oldestOfMost(least int) (oldest *queuedExchange) {
 	for _, p := range q.serving {
 		if has := q.shares[p.from].serving; has > least {
 			oldest, least = p, has
@@ -179,8 +179,8 @@ func (q *queue) oldestOfMost(least int) (oldest *place) {
 }
 
 // oldestSlow returns the oldest exchange with a member that reads too slowly.
-func (q *queue) oldestSlow() *place {
-	i := slices.IndexFunc(q.serving, func(p *place) bool { return p.slow() })
+func (q *queue) oldestSlow() *queuedExchange {
+	i := slices.IndexFunc(q.serving, func(p *queuedExchange) bool { return p.slow() })
 	if i < 0 {
 		return nil
 	}

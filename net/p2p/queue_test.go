@@ -29,7 +29,7 @@ func (c crowd) come(member byte, n int, notice time.Duration) (served *atomic.In
 			}
 			defer c.q.leave(from)
 			ended := make(chan struct{})
-			p := &place{from: from, end: func() { close(ended) }, slow: func() bool { return c.slow[member] }}
+			p := &queuedExchange{from: from, end: func() { close(ended) }, slow: func() bool { return c.slow[member] }}
 			if !c.q.take(ctx, p) {
 				return
 			}
@@ -60,9 +60,9 @@ func (c crowd) counts() (waiting, members, leaving int) {
 	return len(c.q.waiting), len(c.q.shares), c.q.leaving
 }
 
-// TestPlacesAreShared checks that a member with few exchanges gets slots, however many slots a few
+// TestSlotsAreShared checks that a member with few exchanges gets slots, however many slots a few
 // other members hold. The number of served exchanges never exceeds the maximum.
-func TestPlacesAreShared(t *testing.T) {
+func TestSlotsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowd{t: t, q: newQueue(16, 64)}
 		var greedy [4]*atomic.Int64
@@ -139,9 +139,9 @@ func TestBusyQueueRefuses(t *testing.T) {
 	})
 }
 
-// TestAThirdKeepsNobodyOut checks that a third of the members of the largest run cannot lock out
-// another member, however many slots they hold.
-func TestAThirdKeepsNobodyOut(t *testing.T) {
+// TestAThirdOfTheMembersLocksNoMemberOut checks that a third of the members of the largest run
+// cannot lock out another member, however many slots they hold.
+func TestAThirdOfTheMembersLocksNoMemberOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const third = 256 / 3
 		c := crowd{t: t, q: newQueue(requestsPerPeer, requestsTotal)}
@@ -159,9 +159,9 @@ func TestAThirdKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// TestSlowGiveWay checks that a slow exchange ends only for a member without a slot, the oldest
-// slow exchange first.
-func TestSlowGiveWay(t *testing.T) {
+// TestSlowExchangesAreEvicted checks that a slow exchange ends only for a member without a slot,
+// the oldest slow exchange first.
+func TestSlowExchangesAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowd{t: t, q: newQueue(4, 3), slow: map[byte]bool{2: true, 3: true}}
 		var served [6]*atomic.Int64

@@ -83,7 +83,7 @@ func (r *relays) addrs() []ma.Multiaddr {
 		return nil
 	}
 	var addrs []ma.Multiaddr
-	for _, p := range r.places() {
+	for _, p := range r.reserved() {
 		known := h.Peerstore().Addrs(p)
 		if len(known) == 0 {
 			continue
@@ -98,18 +98,18 @@ func (r *relays) addrs() []ma.Multiaddr {
 	return addrs[:min(len(addrs), maxAddrs)]
 }
 
-// places returns the relays with a reservation, in order.
-func (r *relays) places() []peer.ID {
+// reserved returns the relays with a reservation, in order.
+func (r *relays) reserved() []peer.ID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var places []peer.ID
+	var reserved []peer.ID
 	for p, until := range r.held {
 		if time.Now().Before(until) {
-			places = append(places, p)
+			reserved = append(reserved, p)
 		}
 	}
-	slices.Sort(places)
-	return places
+	slices.Sort(reserved)
+	return reserved
 }
 
 // through returns the circuit address that leads through the connected relay p.
@@ -120,7 +120,7 @@ func through(p peer.ID) ma.Multiaddr {
 // serveRelay makes this node a relay between members.
 func (n *Node) serveRelay(h host.Host) (*relay.Relay, error) {
 	return relay.New(throttledHost{h, n},
-		relay.WithACL(membersOnly{n, &placeTable{}}),
+		relay.WithACL(membersOnly{n, &reservationTable{}}),
 		// Circuits may carry everything, including models. Only their number and the rate are
 		// limited.
 		relay.WithResources(relay.Resources{
@@ -133,8 +133,8 @@ func (n *Node) serveRelay(h host.Host) (*relay.Relay, error) {
 
 // membersOnly permits relaying only between members.
 type membersOnly struct {
-	n      *Node
-	places *placeTable
+	n            *Node
+	reservations *reservationTable
 }
 
 func (m membersOnly) AllowReserve(p peer.ID, from ma.Multiaddr) bool {
@@ -142,7 +142,7 @@ func (m membersOnly) AllowReserve(p peer.ID, from ma.Multiaddr) bool {
 	known, ok := m.n.members[p]
 	waits := ok && known.waits
 	m.n.mu.Unlock()
-	return ok && m.places.take(p, from, waits, m.n.isDirect, time.Now())
+	return ok && m.reservations.take(p, from, waits, m.n.isDirect, time.Now())
 }
 
 func (m membersOnly) AllowConnect(from peer.ID, _ ma.Multiaddr, to peer.ID) bool {
@@ -186,18 +186,18 @@ func (s throttledStream) Write(p []byte) (int, error) { return s.w.Write(p) }
 func (n *Node) keepRelays() {
 	ticker := time.NewTicker(relayEvery)
 	defer ticker.Stop()
-	var lonely time.Time // time since which a member is unreachable
+	var isolated time.Time // time since which a member is unreachable
 	for {
 		n.mu.Lock()
 		changed := n.changed
 		n.mu.Unlock()
 		switch {
 		case !n.missesDirect():
-			lonely = time.Time{}
-		case lonely.IsZero():
-			lonely = time.Now()
+			isolated = time.Time{}
+		case isolated.IsZero():
+			isolated = time.Now()
 		}
-		if len(n.listen) == 0 || !lonely.IsZero() && time.Since(lonely) >= relayAfter {
+		if len(n.listen) == 0 || !isolated.IsZero() && time.Since(isolated) >= relayAfter {
 			n.reserve()
 		}
 		select {
@@ -300,12 +300,12 @@ func (n *Node) relaying() []peer.ID {
 	return ids
 }
 
-// placeEnds returns when a reservation ends, by this machine's monotonic clock and at most
+// reservationEnds returns when a reservation ends, by this machine's monotonic clock and at most
 // reservationTTL from now. A configured relay sends the time by its own clock, and either clock may
-// be wrong or be set later. A member always grants reservationTTL, so placeEnds ignores the time
-// that it sends. If the member's clock were slow, that time would be so near that this node would
-// reserve again every second.
-func placeEnds(now, expiration time.Time, atMember bool) time.Time {
+// be wrong or be set later. A member always grants reservationTTL, so reservationEnds ignores the
+// time that it sends. If the member's clock were slow, that time would be so near that this node
+// would reserve again every second.
+func reservationEnds(now, expiration time.Time, atMember bool) time.Time {
 	if atMember {
 		return now.Add(reservationTTL)
 	}
@@ -321,7 +321,7 @@ func (n *Node) reserveAt(p peer.ID) bool {
 			info = static
 		}
 	}
-	place, err := circuit.Reserve(ctx, n.host, info)
+	granted, err := circuit.Reserve(ctx, n.host, info)
 	n.relays.mu.Lock()
 	defer n.relays.mu.Unlock()
 	if err != nil {
@@ -329,8 +329,8 @@ func (n *Node) reserveAt(p peer.ID) bool {
 		n.logger.Debug("p2p: no reservation at a relay", "relay", p, "err", err)
 		return false
 	}
-	n.relays.held[p] = placeEnds(time.Now(), place.Expiration, !n.relays.isStatic(p))
-	n.logger.Info("p2p: reachable through a relay", "relay", p, "until", place.Expiration)
+	n.relays.held[p] = reservationEnds(time.Now(), granted.Expiration, !n.relays.isStatic(p))
+	n.logger.Info("p2p: reachable through a relay", "relay", p, "until", granted.Expiration)
 	return true
 }
 

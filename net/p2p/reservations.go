@@ -10,18 +10,20 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// Limits that keep a relay's reservations available. A key without a seat costs an attacker nothing,
-// and an address little. Therefore clients without a seat together get only maxWaitingPlaces of the
-// maxReservations, and the clients of one network get maxNetworkPlaces.
+// Limits that keep a relay's reservations available. A key without a seat costs an attacker
+// nothing, and an address little. Therefore clients without a seat together get only
+// maxWaitingReservations of the maxReservations, and the clients of one network get
+// maxNetworkReservations.
 const (
-	maxWaitingPlaces = maxReservations / 2
-	maxNetworkPlaces = maxReservations / 4
+	maxWaitingReservations = maxReservations / 2
+	maxNetworkReservations = maxReservations / 4
 )
 
-// placeTable contains the reservations that other nodes have at this node, which is their relay.
-type placeTable struct {
-	mu     sync.Mutex
-	places map[peer.ID]reservation
+// reservationTable contains the reservations that other nodes have at this node, which is their
+// relay.
+type reservationTable struct {
+	mu           sync.Mutex
+	reservations map[peer.ID]reservation
 }
 
 type reservation struct {
@@ -33,16 +35,16 @@ type reservation struct {
 // take reports whether p, connected from the address from, may make or renew a reservation, and if
 // so stores it. Reservations of other clients count only if their holders are still connected
 // (there).
-func (t *placeTable) take(p peer.ID, from ma.Multiaddr, waits bool, there func(peer.ID) bool, now time.Time) bool {
+func (t *reservationTable) take(p peer.ID, from ma.Multiaddr, waits bool, there func(peer.ID) bool, now time.Time) bool {
 	network := networkOf(from)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	waiting, near := 0, 0
-	for other, held := range t.places {
+	for other, held := range t.reservations {
 		switch {
 		case other == p:
 		case now.After(held.until) || !there(other):
-			delete(t.places, other)
+			delete(t.reservations, other)
 		default:
 			if held.waits {
 				waiting++
@@ -52,14 +54,14 @@ func (t *placeTable) take(p peer.ID, from ma.Multiaddr, waits bool, there func(p
 			}
 		}
 	}
-	if waits && waiting >= maxWaitingPlaces || near >= maxNetworkPlaces {
-		delete(t.places, p)
+	if waits && waiting >= maxWaitingReservations || near >= maxNetworkReservations {
+		delete(t.reservations, p)
 		return false
 	}
-	if t.places == nil {
-		t.places = make(map[peer.ID]reservation)
+	if t.reservations == nil {
+		t.reservations = make(map[peer.ID]reservation)
 	}
-	t.places[p] = reservation{network, waits, now.Add(reservationTTL)}
+	t.reservations[p] = reservation{network, waits, now.Add(reservationTTL)}
 	return true
 }
 

@@ -9,10 +9,10 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// TestPlacesOfARelayAreShared checks that neither waiting clients, of any number of networks, nor
+// TestReservationsAreShared checks that neither waiting clients, of any number of networks, nor
 // members of one network can take all reservations of a relay. A reservation is free again when its
 // holder has left or is late.
-func TestPlacesOfARelayAreShared(t *testing.T) {
+func TestReservationsAreShared(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	at := func(format string, i int) ma.Multiaddr { return ma.StringCast(fmt.Sprintf(format, i)) }
 	for name, test := range map[string]struct {
@@ -20,15 +20,15 @@ func TestPlacesOfARelayAreShared(t *testing.T) {
 		waits bool
 		want  int
 	}{
-		"waiting, of many networks":    {"/ip4/10.0.%d.1/tcp/1", true, maxWaitingPlaces},
-		"waiting, of one network":      {"/ip4/10.0.0.%d/tcp/1", true, maxNetworkPlaces},
-		"members of one network":       {"/ip4/10.0.0.%d/udp/1/quic-v1", false, maxNetworkPlaces},
-		"members of one IPv6 network":  {"/ip6/2001:db8:0:%d::1/tcp/1", false, maxNetworkPlaces},
+		"waiting, of many networks":    {"/ip4/10.0.%d.1/tcp/1", true, maxWaitingReservations},
+		"waiting, of one network":      {"/ip4/10.0.0.%d/tcp/1", true, maxNetworkReservations},
+		"members of one network":       {"/ip4/10.0.0.%d/udp/1/quic-v1", false, maxNetworkReservations},
+		"members of one IPv6 network":  {"/ip6/2001:db8:0:%d::1/tcp/1", false, maxNetworkReservations},
 		"members of many networks":     {"/ip4/10.0.%d.1/tcp/1", false, 200},
-		"members of unknown addresses": {"/dns4/m%d.example.org/tcp/1", false, maxNetworkPlaces},
+		"members of unknown addresses": {"/dns4/m%d.example.org/tcp/1", false, maxNetworkReservations},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var table placeTable
+			var table reservationTable
 			gone := make(map[peer.ID]bool)
 			there := func(p peer.ID) bool { return !gone[p] }
 			take := func(i int, now time.Time) bool {

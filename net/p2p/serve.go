@@ -110,7 +110,7 @@ func (v *streamServer) exchange(from identity.ID, s deadlineStream) error {
 func (v *streamServer) answer(from identity.ID, s *pacedStream, answer answerFunc) (err error) {
 	ctx, cancel := context.WithCancel(v.node.ctx)
 	defer cancel()
-	p := &place{from: from, slow: s.slow, end: func() {
+	p := &queuedExchange{from: from, slow: s.slow, end: func() {
 		cancel()
 		s.end()
 	}}

@@ -56,7 +56,7 @@ type tcpConn interface {
 type strangeConn struct {
 	tcpConn
 	strangers *strangers
-	place     *admission.Place
+	slot      *admission.Slot
 	first     []byte // already read
 }
 
@@ -82,7 +82,7 @@ func (s *strangers) leave(c *strangeConn) {
 		delete(s.byAddr, key)
 	}
 	s.mu.Unlock()
-	s.limiter.Leave(c.place)
+	s.limiter.Leave(c.slot)
 }
 
 // shown releases the slot of a connection that has proved its key.
@@ -110,7 +110,7 @@ func (s *strangers) admit(raw manet.Conn) *strangeConn {
 		return nil
 	}
 	c := &strangeConn{tcpConn: conn, strangers: s}
-	if c.place = s.limiter.Enter(conn.RemoteAddr(), func() { _ = conn.Close() }); c.place == nil {
+	if c.slot = s.limiter.Enter(conn.RemoteAddr(), func() { _ = conn.Close() }); c.slot == nil {
 		_ = conn.Close()
 		return nil
 	}
@@ -129,7 +129,7 @@ func (c *strangeConn) hear() error {
 	if _, err := io.ReadFull(c.tcpConn, first); err != nil {
 		return err
 	}
-	c.place.Spoke()
+	c.slot.Spoke()
 	c.first = first
 	return c.SetReadDeadline(time.Time{})
 }

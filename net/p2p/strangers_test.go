@@ -68,10 +68,10 @@ func crowd(ctx context.Context, address string, count int, says string) *sync.Wa
 	return &wg
 }
 
-// TestSilentConnectionsKeepNobodyOut lets unknown clients from one address open connections that
-// send nothing or begin a libp2p handshake without finishing it. It checks that a member can still
-// connect over TCP.
-func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+// TestSilentConnectionsDoNotLockOutAMember lets unknown clients from one address open connections
+// that send nothing or begin a libp2p handshake without finishing it. It checks that a member can
+// still connect over TCP.
+func TestSilentConnectionsDoNotLockOutAMember(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		count int
@@ -110,9 +110,9 @@ func comesIn(ctx context.Context, t *testing.T, a, b *p2p.Node) {
 	t.Logf("connected after %.1f s", time.Since(begun).Seconds())
 }
 
-// TestFloodOfConnectionsKeepsNobodyOut opens 1,500 TCP connections a second that end at once, which
-// exceeds the budget for handshakes. It checks that a member can still connect.
-func TestFloodOfConnectionsKeepsNobodyOut(t *testing.T) {
+// TestFloodOfConnectionsDoesNotLockOutAMember opens 1,500 TCP connections a second that end at
+// once, which exceeds the budget for handshakes. It checks that a member can still connect.
+func TestFloodOfConnectionsDoesNotLockOutAMember(t *testing.T) {
 	t.Parallel()
 	a, b := p2ptest.Node(t, "a", onlyTCP), p2ptest.Node(t, "b", onlyTCP)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -30,8 +30,8 @@ type Client interface {
 	// Spare reports whether the trainer has time for audits, because it does not train, in the
 	// running round and, as far as that is known, in the next one.
 	Spare() (now, next bool)
-	// SettleTime returns how long reading the tokens of a batch may take.
-	SettleTime() time.Duration
+	// CompletionTime returns how long reading the tokens of a batch may take.
+	CompletionTime() time.Duration
 }
 
 // Model is the state of a trainer's weights.
@@ -103,7 +103,7 @@ type Auditor struct {
 	past     past
 	payloads *payloadStore
 	openings *openings
-	dice     dice
+	random   privateRandom
 	chain    *Chain              // this client's results; nil: none, so the next result starts with zero momentum
 	seeds    map[uint32][32]byte // audit seeds of results, by step
 	served   uint32              // step of the round for which the budgets of openings were renewed
@@ -116,7 +116,7 @@ type Auditor struct {
 	ofItself  *auditCase                    // determines the soundness; nil: not running
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials    map[resultID]*trial
-	pressed   uint32        // step of the newest round whose training waited for a trial
+	preempted uint32        // step of the newest round whose training waited for a trial
 	took      time.Duration // duration of the newest recomputation, even if it was cancelled
 }
 
@@ -144,7 +144,7 @@ func (a *Auditor) Serve() { a.openings.Serve(a.Network) }
 func (a *Auditor) Close() error { return a.payloads.Close() }
 
 // Begin sets the run. It must be called first.
-func (a *Auditor) Begin(run [32]byte) { a.dice = newDice(a.Key.Private().Seed(), run) }
+func (a *Auditor) Begin(run [32]byte) { a.random = newPrivateRandom(a.Key.Private().Seed(), run) }
 
 // Observe processes a newer state. The client calls it before it reacts to the state itself, because
 // the client must know which chunks of its newest result to open before it makes the next one.
@@ -169,7 +169,7 @@ func (a *Auditor) Observe() {
 	a.openings.Prune(s.Progress.Step, needed)
 	a.findTrials()
 	a.admit()
-	if s.Progress.Step != a.pressed || s.RunState != coordinator.RoundTrain {
+	if s.Progress.Step != a.preempted || s.RunState != coordinator.RoundTrain {
 		a.Engine.Yield() // the round that granted time for an urgent recomputation is over
 	}
 }

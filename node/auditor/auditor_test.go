@@ -159,12 +159,12 @@ func TestTrial(t *testing.T) {
 			s := r.onTrial(newest - 1)
 			r.run(5 * time.Second)
 			r.engine.busy = false
-			if r.Press(time.Second); r.engine.urgent > 0 || len(r.submitted) > 0 {
+			if r.Preempt(time.Second); r.engine.urgent > 0 || len(r.submitted) > 0 {
 				t.Fatalf("the recomputation is urgent too early: %+v", r.submitted)
 			}
 			s.Progress.Step += coordinator.TrialRounds
 			s.StateStart += coordinator.TrialTime
-			if r.Press(time.Second); r.engine.urgent != 1 {
+			if r.Preempt(time.Second); r.engine.urgent != 1 {
 				t.Error("the training does not wait")
 			}
 			r.run(5 * time.Second)
@@ -204,7 +204,7 @@ func TestTrainingWaitsForLittle(t *testing.T) {
 			c.prepare(r)
 			for i, want := range c.want {
 				for range 3 {
-					r.Press(c.leeway)
+					r.Preempt(c.leeway)
 					r.clock.finish()
 				}
 				if r.engine.urgent != want {

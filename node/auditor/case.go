@@ -187,7 +187,7 @@ func (a *Auditor) readResult(q *auditCase, m manner, root, seed [32]byte, sender
 // data server, the trainer is to blame, because it must read the same data as all other members.
 func (a *Auditor) getTokens(q *auditCase) {
 	r := q.result
-	q.poll.ask(a.Tasks, a.Client.SettleTime(), func(ctx context.Context) func() {
+	q.poll.ask(a.Tasks, a.Client.CompletionTime(), func(ctx context.Context) func() {
 		tokens, err := data.AuditBatch(ctx, a.Data, r.Batch)
 		return func() {
 			differ := err == nil && tokens.Hash() != r.Header.Batch

@@ -31,22 +31,22 @@ type link struct {
 	sent    []codec.TensorResult
 	receipt *data.Receipt // the data server's receipt for the batch; nil: none
 
-	fate    fate
-	settled bool      // the trainer knows the outcome
-	over    time.Time // time of the first check for the outcome after the round; zero: not yet
+	outcome        resultOutcome
+	attestationSet bool      // the trainer knows the outcome
+	over           time.Time // time of the first check for the outcome after the round; zero: not yet
 
 	opening opening
 	seed    [32]byte      // audit seed, once it is drawn
 	senders *senderCounts // of the previous round; nil: no previous round in the epoch
 }
 
-// fate is the outcome of a result.
-type fate uint8
+// resultOutcome is the outcome of a result.
+type resultOutcome uint8
 
 const (
-	undecided  fate = iota
-	wasHeld         // a quorum of witnesses holds it
-	wasDropped      // not held: the momentum must be rolled back
+	undecided  resultOutcome = iota
+	wasHeld                  // a quorum of witnesses holds it
+	wasDropped               // not held: the momentum must be rolled back
 )
 
 // opening is the state of opening a result.
@@ -92,7 +92,7 @@ func (c *Chain) open() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := &c.newest
-	if l.opening != isDrawn || l.fate == wasDropped {
+	if l.opening != isDrawn || l.outcome == wasDropped {
 		return
 	}
 	if err := c.show(l); err != nil {
@@ -108,13 +108,13 @@ func (c *Chain) Finish() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := &c.newest
-	if l.fate == undecided || l.settled {
+	if l.outcome == undecided || l.attestationSet {
 		return nil
 	}
-	if err := c.trainer.Settle(l.step, l.fate == wasHeld); err != nil {
+	if err := c.trainer.SetAttested(l.step, l.outcome == wasHeld); err != nil {
 		return fmt.Errorf("finalize own result of step %d: %w", l.step, err)
 	}
-	l.settled = true
+	l.attestationSet = true
 	return nil
 }
 
@@ -176,21 +176,21 @@ func (a *Auditor) MayTrain(step uint32) bool {
 		return a.MayBegin()
 	}
 	switch l = a.follow(c); {
-	case l.fate == undecided:
+	case l.outcome == undecided:
 		return false
-	case l.fate == wasHeld && (l.opening == cannotOpen || l.opening == notDrawn && a.seeds[l.step] == [32]byte{} && a.Client.State().RoundOfStep(l.step) == nil):
+	case l.outcome == wasHeld && (l.opening == cannotOpen || l.opening == notDrawn && a.seeds[l.step] == [32]byte{} && a.Client.State().RoundOfStep(l.step) == nil):
 		// This result can no longer be opened. Other members must not take that for a refusal, so the
 		// client announces an optimizer that started after the result.
 		a.fresh = max(a.fresh, min(l.step+1, a.Client.State().Progress.Step))
 		return a.MayBegin()
 	}
-	return (l.fate == wasDropped || l.opening != notDrawn) && a.MayBegin()
+	return (l.outcome == wasDropped || l.opening != notDrawn) && a.MayBegin()
 }
 
 // follow determines the outcome of this client's newest result, and opens it.
 func (a *Auditor) follow(c *Chain) link {
 	l := c.look()
-	if l.step != 0 && l.fate == undecided {
+	if l.step != 0 && l.outcome == undecided {
 		a.decide(c, l.step)
 	}
 	if l.step != 0 && l.opening == notDrawn {
@@ -222,9 +222,9 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 		switch {
 		case !known && announced && !waited:
 		case isHeld && announced:
-			l.fate = wasHeld
+			l.outcome = wasHeld
 		default:
-			l.fate = wasDropped
+			l.outcome = wasDropped
 		}
 	})
 }

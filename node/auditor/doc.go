@@ -4,7 +4,7 @@
 //
 // An Auditor uses its client only through two interfaces that it declares, Client (state, rounds,
 // model) and Engine (the trainer), and through Options.Submit. The client calls Observe for every
-// newer state, Advance after every event, and MayTrain, MayBegin and Press before a training. It
+// newer state, Advance after every event, and MayTrain, MayBegin and Preempt before a training. It
 // passes the Chain to the training, and each applied round to the Auditor (Record, Keep). No method
 // blocks: slow work runs in tasks, and the next Advance uses its results.
 //
@@ -21,5 +21,5 @@
 //   - gather.go: collecting the parts of an opening from its trainer and from other members.
 //   - openings.go, part.go, turns.go: the parts that this member serves, their bytes, and the order
 //     of serving.
-//   - dice.go: the private random choice of the results to audit.
+//   - random.go: the private random choice of the results to audit.
 package auditor

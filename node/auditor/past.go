@@ -270,28 +270,28 @@ func sentOf(result []codec.TensorResult) (counts []uint16) {
 // Drawn returns the chunks of a result to open, drawn by the seed. A nil s represents the round
 // before an epoch's first, in which no member sent anything.
 func (s *senderCounts) Drawn(seed [32]byte, of resultID, shapes audit.Shapes, result []codec.TensorResult) ([]uint32, error) {
-	var lonely []uint32
+	var lowSupport []uint32
 	if s != nil {
 		var err error
-		if lonely, err = s.Lonely(result); err != nil {
+		if lowSupport, err = s.LowSupport(result); err != nil {
 			return nil, err
 		}
 	}
-	return audit.Chunks(seed, of.Step, of.Trainer, shapes, audit.DefaultChunks, lonely), nil
+	return audit.Chunks(seed, of.Step, of.Trainer, shapes, audit.DefaultChunks, lowSupport), nil
 }
 
-// Lonely returns the chunks in which a result sent something, but fewer than a third of the counted
-// results did.
-func (s *senderCounts) Lonely(result []codec.TensorResult) ([]uint32, error) {
+// LowSupport returns the chunks in which a result sent something, but fewer than a third of the
+// counted results did.
+func (s *senderCounts) LowSupport(result []codec.TensorResult) ([]uint32, error) {
 	of, err := s.count()
 	if err != nil {
 		return nil, err
 	}
-	var lonely []uint32
+	var lowSupport []uint32
 	for chunk, count := range sentOf(result) {
 		if count > 0 && chunk < len(of) && 3*int(of[chunk]) < len(s.counted) {
-			lonely = append(lonely, uint32(chunk))
+			lowSupport = append(lowSupport, uint32(chunk))
 		}
 	}
-	return lonely, nil
+	return lowSupport, nil
 }

@@ -31,10 +31,10 @@ func pastOf(first, last uint32) *past {
 	return p
 }
 
-// TestWhatAResultMayGoOnFrom checks the steps from which a result may continue: the newest attested
-// result of its trainer, or zeros if the run knows that its optimizer began later. If this client
-// does not know the rounds, the result is not refused.
-func TestWhatAResultMayGoOnFrom(t *testing.T) {
+// TestStepsFromWhichAResultMayContinue checks the steps from which a result may continue: the
+// newest attested result of its trainer, or zeros if the run knows that its optimizer began later.
+// If this client does not know the rounds, the result is not refused.
+func TestStepsFromWhichAResultMayContinue(t *testing.T) {
 	for name, c := range map[string]struct {
 		past           *past
 		trainer        byte
@@ -72,10 +72,10 @@ func TestWhatAResultMayGoOnFrom(t *testing.T) {
 	}
 }
 
-// TestNewestResultIsKnownForEver checks that the newest result stays known for a trainer that was
+// TestNewestResultStaysKnown checks that the newest result stays known for a trainer that was
 // away for longer than rounds are kept, and for rounds before a gap. A result that may continue
 // from a round in the gap is not refused.
-func TestNewestResultIsKnownForEver(t *testing.T) {
+func TestNewestResultStaysKnown(t *testing.T) {
 	p := pastOf(1, 20)
 	for step := uint32(21); step < 200; step++ {
 		p.Add(appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0)}, 1000)
@@ -102,10 +102,10 @@ func TestNewestResultIsKnownForEver(t *testing.T) {
 	}
 }
 
-// TestResultsThatWereNotHeardOf checks a result that continues from a result that this client never
+// TestUnknownResultsOfATrainer checks a result that continues from a result that this client never
 // received. It is not refused if witnesses hold the earlier result, and refused if no witness holds
 // it.
-func TestResultsThatWereNotHeardOf(t *testing.T) {
+func TestUnknownResultsOfATrainer(t *testing.T) {
 	p := pastOf(1, 20)
 	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unheard: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000)
 	p.Add(appliedRound{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000)
@@ -141,9 +141,9 @@ func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 	}
 }
 
-// TestLonelyChunks checks the low-support chunks: a result sends them, but fewer than a third of
+// TestLowSupportChunks checks the low-support chunks: a result sends them, but fewer than a third of
 // the results of the round before do.
-func TestLonelyChunks(t *testing.T) {
+func TestLowSupportChunks(t *testing.T) {
 	counts := map[[32]byte][]uint16{{1}: {1, 0, 0, 1}, {2}: {1, 0, 0, 1}, {3}: {1, 1, 0, 0}, {4}: {1, 0, 0, 0}}
 	s := &senderCounts{
 		counted: [][32]byte{{1}, {2}, {3}, {4}}, read: func(hash [32]byte) ([]byte, error) { return hash[:1], nil },
@@ -152,33 +152,33 @@ func TestLonelyChunks(t *testing.T) {
 			return codec.Header{}, []codec.TensorResult{{Counts: all[:1]}, {Counts: all[1:]}}, nil
 		},
 	}
-	lonely, err := s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
-	if err != nil || len(lonely) != 2 || lonely[0] != 1 || lonely[1] != 2 {
-		t.Errorf("got %v, %v", lonely, err)
+	lowSupport, err := s.LowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
+	if err != nil || len(lowSupport) != 2 || lowSupport[0] != 1 || lowSupport[1] != 2 {
+		t.Errorf("got %v, %v", lowSupport, err)
 	}
-	if lonely, _ = s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lonely) != 0 {
-		t.Errorf("got %v", lonely)
+	if lowSupport, _ = s.LowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lowSupport) != 0 {
+		t.Errorf("got %v", lowSupport)
 	}
-	if lonely, err = new(senderCounts).Lonely([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lonely) != 0 {
-		t.Errorf("without results: %v, %v", lonely, err)
+	if lowSupport, err = new(senderCounts).LowSupport([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lowSupport) != 0 {
+		t.Errorf("without results: %v, %v", lowSupport, err)
 	}
 }
 
-// TestDiceArePrivate checks that the draws of two members are independent, and that half of the draws
-// consider only the newest rounds.
-func TestDiceArePrivate(t *testing.T) {
+// TestAuditTargetsArePrivate checks that the draws of two members are independent, and that half of
+// the draws consider only the newest rounds.
+func TestAuditTargetsArePrivate(t *testing.T) {
 	p := pastOf(1, 12)
 	rounds := p.Rounds(drawnRounds)
-	one, again, two := newDice([]byte("a"), [32]byte{1}), newDice([]byte("a"), [32]byte{1}), newDice([]byte("b"), [32]byte{1})
+	one, again, two := newPrivateRandom([]byte("a"), [32]byte{1}), newPrivateRandom([]byte("a"), [32]byte{1}), newPrivateRandom([]byte("b"), [32]byte{1})
 	same, fresh := 0, 0
 	const throws = 4000
 	all := func(*heldResult) bool { return true }
 	for step := uint32(1); step <= throws; step++ {
-		a, found := one.Throw(step, rounds, all)
-		if b, _ := again.Throw(step, rounds, all); !found || a != b {
+		a, found := one.Choose(step, rounds, all)
+		if b, _ := again.Choose(step, rounds, all); !found || a != b {
 			t.Fatal("the same random source draws differently")
 		}
-		if b, _ := two.Throw(step, rounds, all); a == b {
+		if b, _ := two.Choose(step, rounds, all); a == b {
 			same++
 		}
 		if a.Header.Step > 10 {
@@ -192,7 +192,7 @@ func TestDiceArePrivate(t *testing.T) {
 	if share := float64(same) / throws; share > 0.2 {
 		t.Errorf("%.2f of the draws of two members are the same", share)
 	}
-	if _, found := one.Throw(1, rounds, func(*heldResult) bool { return false }); found {
+	if _, found := one.Choose(1, rounds, func(*heldResult) bool { return false }); found {
 		t.Error("a result was drawn although none is eligible")
 	}
 }

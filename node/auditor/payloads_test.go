@@ -12,9 +12,9 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestPayloadsAreKeptWhateverTheyWeigh checks that payloads that do not fit in memory are on the
+// TestLargePayloadsAreKeptOnTheDisk checks that payloads that do not fit in memory are on the
 // disk until they are dropped.
-func TestPayloadsAreKeptWhateverTheyWeigh(t *testing.T) {
+func TestLargePayloadsAreKeptOnTheDisk(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "folder")
 	d := newPayloadStore(parent, 100)
 	hash := func(i int) [32]byte { return [32]byte{byte(i)} }

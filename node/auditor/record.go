@@ -21,16 +21,16 @@ type Record struct {
 // Record starts the record of a round. b and o are its tally and outcome, and coldSteps is the
 // length of the epoch's cold start. It returns nil in a run without audits. After the round is
 // applied, the caller must call Read and then Keep.
-func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Record {
+func (a *Auditor) Record(t *tally.Tally, o tally.Outcome, coldSteps uint32) *Record {
 	trainer := a.Engine.Auditor()
 	if trainer == nil {
 		return nil
 	}
-	r := &Record{round: appliedRound{Step: b.Round.Step, EpochStart: b.EpochStart, ColdSteps: coldSteps}, payloads: a.payloads, trainer: trainer}
-	known := make(map[coordinator.ClientID]bool, len(b.Slots))
+	r := &Record{round: appliedRound{Step: t.Round.Step, EpochStart: t.EpochStart, ColdSteps: coldSteps}, payloads: a.payloads, trainer: trainer}
+	known := make(map[coordinator.ClientID]bool, len(t.Slots))
 	add := func(s *tally.Slot, commitment [32]byte, of *tally.Candidate, counted bool) {
 		result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Counted: counted, Since: s.OptimizerSince}
-		if result.Header.Step = b.Round.Step; of != nil {
+		if result.Header.Step = t.Round.Step; of != nil {
 			result.Announced = string(of.Announcement())
 		}
 		r.round.Results = append(r.round.Results, result)
@@ -41,15 +41,15 @@ func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 		if i < len(o.Sources) {
 			source = o.Sources[i]
 		}
-		add(b.Find(c.Batch), c.Commitment, source, true)
+		add(t.Find(c.Batch), c.Commitment, source, true)
 	}
 	for _, kept := range o.Kept {
 		add(kept.Slot, kept.Candidate.Commitment, kept.Candidate, false)
 		r.kept = append(r.kept, kept.Candidate)
 	}
-	for i := range b.Slots {
-		owner := b.Slots[i].Owner
-		if !known[owner] && b.Round.Score(owner) >= int(b.Round.WitnessesNeeded) {
+	for i := range t.Slots {
+		owner := t.Slots[i].Owner
+		if !known[owner] && t.Round.Score(owner) >= int(t.Round.WitnessesNeeded) {
 			r.round.Unheard = append(r.round.Unheard, owner)
 		}
 	}

@@ -99,7 +99,7 @@ func (a *Auditor) throw(step uint32) {
 			delete(a.looked, key)
 		}
 	}
-	r, found := a.dice.Throw(step, rounds, func(r *heldResult) bool {
+	r, found := a.random.Choose(step, rounds, func(r *heldResult) bool {
 		return r.Owner != me && r.Read() && !a.looked[resultID{Trainer: r.Owner, Step: r.Header.Step}]
 	})
 	if !found {

@@ -147,9 +147,9 @@ func (c client) Members() []identity.ID    { return []identity.ID{identity.ID(c.
 func (c client) Round(step uint32) (*tally.Tally, tally.Commitment) {
 	return c.rig.tallies[step], tally.Commitment{}
 }
-func (c client) Model() (uint32, Model)    { return newest - 1, Replica }
-func (c client) Spare() (now, next bool)   { return c.rig.spare, false }
-func (c client) SettleTime() time.Duration { return time.Minute }
+func (c client) Model() (uint32, Model)        { return newest - 1, Replica }
+func (c client) Spare() (now, next bool)       { return c.rig.spare, false }
+func (c client) CompletionTime() time.Duration { return time.Minute }
 
 // engine is a trainer that is idle unless a recomputation was started.
 type engine struct {

@@ -17,11 +17,11 @@ import (
 // trial is an open trial of the run, and this client's findings about it.
 type trial struct {
 	auditCase
-	state   coordinator.Trial // newest known state
-	seed    uint64            // seed of the round after the accusation; it draws the challenge
-	drawn   bool              // the seed is known
-	ready   uint32            // step since which only the recomputation is missing; 0: more is missing
-	pressed bool              // this client's training has waited for the recomputation
+	state     coordinator.Trial // newest known state
+	seed      uint64            // seed of the round after the accusation; it draws the challenge
+	drawn     bool              // the seed is known
+	ready     uint32            // step since which only the recomputation is missing; 0: more is missing
+	preempted bool              // this client's training has waited for the recomputation
 }
 
 // jurorAsks returns how long a juror asks for a part of its challenge before it finds the accused
@@ -54,7 +54,7 @@ func (a *Auditor) findTrials() {
 	for key := range a.trials {
 		if !open[key] {
 			if r := a.reviews[key]; r == nil || r.fault != coordinator.FaultResult || !a.trials[key].state.Fault.IsAboutParts() {
-				delete(a.reviews, key) // the trial has settled what the review would accuse the trainer of
+				delete(a.reviews, key) // the trial has decided what the review would accuse the trainer of
 				a.openings.Drop(key)
 			}
 			delete(a.trials, key)
@@ -142,32 +142,32 @@ const domainChallenge = "psyche/audit/challenge/v1"
 // trainer.
 const idleRounds = 3
 
-// isPressing reports whether the recomputation for a trial should delay this client's training. That
-// is so if half of the trial's time is over, and other work has needed the trainer for more than
-// idleRounds rounds.
-func (a *Auditor) isPressing(j *trial) bool {
+// shouldPreempt reports whether the recomputation for a trial should delay this client's training.
+// That is so if half of the trial's time is over, and other work has needed the trainer for more
+// than idleRounds rounds.
+func (a *Auditor) shouldPreempt(j *trial) bool {
 	s := a.Client.State()
 	return a.owes(j) && j.phase == waitsForEngine && j.ready > 0 &&
 		s.Progress.Step > max(j.ready+idleRounds, j.state.Since+coordinator.TrialRounds/2) &&
 		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
 
-// Press starts the recomputation for an urgent trial before this client's training. leeway is the time
-// for which the training can wait without a late result. Press does nothing if the leeway is not
-// sufficient, or if this client was found late before. It starts at most one recomputation in a round
-// and one for each trial, even if the recomputation fails.
-func (a *Auditor) Press(leeway time.Duration) {
+// Preempt starts the recomputation for an urgent trial before this client's training. leeway is the
+// time for which the training can wait without a late result. Preempt does nothing if the leeway is
+// not sufficient, or if this client was found late before. It starts at most one recomputation in a
+// round and one for each trial, even if the recomputation fails.
+func (a *Auditor) Preempt(leeway time.Duration) {
 	s := a.Client.State()
 	if a.Engine.Auditor() == nil || leeway <= 0 {
 		return
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.Compare) {
 		j := a.trials[key]
-		if !a.isPressing(j) || j.pressed || a.pressed == s.Progress.Step || !a.Engine.Idle() ||
+		if !a.shouldPreempt(j) || j.preempted || a.preempted == s.Progress.Step || !a.Engine.Idle() ||
 			a.took > leeway/2 || a.clientOf(a.me).Lateness != coordinator.OnTime {
 			continue
 		}
-		j.pressed, a.pressed = true, s.Progress.Step
+		j.preempted, a.preempted = true, s.Progress.Step
 		a.recompute(&j.auditCase, manner{within: leeway * 3 / 4})
 	}
 }

@@ -105,8 +105,8 @@ func checkWholeRunAhead(t *testing.T, members []*member) {
 				t.Errorf("client %d: %+v", i, a)
 			}
 		}
-		if m.trainer.Momentum() != 9 || m.trainer.Unsettled() != 0 || len(applied) != 9 {
-			t.Errorf("client %d: %d results in the momentum, %d unsettled, %d rounds applied", i, m.trainer.Momentum(), m.trainer.Unsettled(), len(applied))
+		if m.trainer.Momentum() != 9 || m.trainer.Unapplied() != 0 || len(applied) != 9 {
+			t.Errorf("client %d: %d results in the momentum, %d unapplied, %d rounds applied", i, m.trainer.Momentum(), m.trainer.Unapplied(), len(applied))
 		}
 	}
 }
@@ -152,8 +152,8 @@ func TestMemberLeavesBeforeTheRoundThatIsTrainedAhead(t *testing.T) {
 					own++
 				}
 			}
-			if m.trainer.Momentum() != own || own != 9 || m.trainer.Unsettled() != 0 {
-				t.Errorf("client %d: %d results in the momentum, %d counted, %d unsettled", i, m.trainer.Momentum(), own, m.trainer.Unsettled())
+			if m.trainer.Momentum() != own || own != 9 || m.trainer.Unapplied() != 0 {
+				t.Errorf("client %d: %d results in the momentum, %d counted, %d unapplied", i, m.trainer.Momentum(), own, m.trainer.Unapplied())
 			}
 		}
 	})
@@ -178,9 +178,9 @@ func TestFailedTrainingAhead(t *testing.T) {
 	})
 }
 
-// TestForetoldBatchIsNobodys checks that a training ahead ends if its round assigns no batch to
-// this client, so that it does not keep the trainer busy until the round is over.
-func TestForetoldBatchIsNobodys(t *testing.T) {
+// TestPredictedBatchWithoutATrainer checks that a training ahead ends if its round assigns no batch
+// to this client, so that it does not keep the trainer busy until the round is over.
+func TestPredictedBatchWithoutATrainer(t *testing.T) {
 	node := &Node{run: view{me: clienttest.Key(9).ID(), state: &coordinator.State{RunState: coordinator.RoundTrain}}}
 	cancelled := false
 	node.engine.Start(core.Train{Step: clienttest.Round().Step, Ahead: true}, func() { cancelled = true })
@@ -228,18 +228,18 @@ func TestTrainingAheadIsGivenUp(t *testing.T) {
 				time.Sleep(time.Second) // waits for its round
 				between(t, w, quick)
 				finishEqual(w, b, c)
-				unsettled := 1 // of step 4, which an interrupted client does not apply
+				unapplied := 1 // of step 4, which an interrupted client does not apply
 				if name != "interrupted" {
 					finishEqual(w, quick)
-					unsettled = 0
+					unapplied = 0
 				}
 				for _, e := range all[event.Trained](quick) {
 					if e.Step == 5 && name != "paused" && len(noted.of(5)) == 1 {
 						t.Error("step 5 was trained to its end")
 					}
 				}
-				if begun := noted.of(5); !begun[0].ahead || quick.trainer.Unsettled() != unsettled {
-					t.Errorf("step 5 began %+v, %d results are unsettled", begun, quick.trainer.Unsettled())
+				if begun := noted.of(5); !begun[0].ahead || quick.trainer.Unapplied() != unapplied {
+					t.Errorf("step 5 began %+v, %d results are unapplied", begun, quick.trainer.Unapplied())
 				}
 			})
 		})

@@ -36,16 +36,18 @@ func (a auditedNode) State() *coordinator.State { return a.node.run.state }
 // Members implements auditor.Client.
 func (a auditedNode) Members() []identity.ID { return a.node.run.members() }
 
-// SettleTime implements auditor.Client.
-func (a auditedNode) SettleTime() time.Duration { return a.node.run.settleTime(a.node.SettleTimeout) }
+// CompletionTime implements auditor.Client.
+func (a auditedNode) CompletionTime() time.Duration {
+	return a.node.run.completionTime(a.node.CompletionTimeout)
+}
 
 // Round implements auditor.Client.
 func (a auditedNode) Round(step uint32) (*tally.Tally, tally.Commitment) {
-	l := a.node.rounds.of[step]
-	if l == nil {
+	rs := a.node.rounds.of[step]
+	if rs == nil {
 		return nil, tally.Commitment{}
 	}
-	return l.Tally, l.commitment
+	return rs.Tally, rs.commitment
 }
 
 // Model implements auditor.Client.
@@ -67,18 +69,18 @@ func (a auditedNode) Spare() (now, next bool) {
 	if n.rounds.replica == nil {
 		return false, false
 	}
-	s, foretold, lag := n.run.state, n.run.foretell(n.Draws), n.engine.Lag()
-	next = lag == 1 && foretold.step == s.Progress.Step+1 && !foretold.ok
-	l := n.rounds.of[s.Progress.Step]
+	s, predicted, lag := n.run.state, n.run.predict(n.Draws), n.engine.Lag()
+	next = lag == 1 && predicted.step == s.Progress.Step+1 && !predicted.ok
+	rs := n.rounds.of[s.Progress.Step]
 	switch {
-	case l == nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
+	case rs == nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
 		return false, next
-	case l.Own(n.run.me) != nil && !l.trained:
+	case rs.Own(n.run.me) != nil && !rs.trained:
 		return false, next
 	case lag > 1: // the next round's training starts in this round
-		return n.AuditIdle || !foretold.ok, next
+		return n.AuditIdle || !predicted.ok, next
 	}
-	return n.AuditIdle || l.Own(n.run.me) == nil, next
+	return n.AuditIdle || rs.Own(n.run.me) == nil, next
 }
 
 // isNeeded reports whether the running round cannot have a quorum if this client leaves. It does not
@@ -86,12 +88,12 @@ func (a auditedNode) Spare() (now, next bool) {
 // batch, and fewer than two thirds of the awaited results can come from other members, witnesses
 // wait for this client's result, which does not come. Then staying does not help, and isNeeded
 // returns false.
-func (l *roundState) isNeeded(v *view, draws env.Draws) bool {
-	if l == nil || !l.elected || l.Round.HasQuorum() {
+func (rs *roundState) isNeeded(v *view, draws env.Draws) bool {
+	if rs == nil || !rs.elected || rs.Round.HasQuorum() {
 		return false
 	}
-	spoken := make(map[int]bool, len(l.Round.Witnesses))
-	for _, w := range l.Round.Witnesses {
+	spoken := make(map[int]bool, len(rs.Round.Witnesses))
+	for _, w := range rs.Round.Witnesses {
 		spoken[int(w.Member)] = true
 	}
 	connected := make(map[coordinator.ClientID]bool, len(v.peers))
@@ -99,26 +101,26 @@ func (l *roundState) isNeeded(v *view, draws env.Draws) bool {
 		connected[coordinator.ClientID(peer.ID)] = true
 	}
 	awaited, able := 0, 0
-	for i := range l.Slots {
-		if owner := l.Slots[i].Owner; v.healthy(owner) {
+	for i := range rs.Slots {
+		if owner := rs.Slots[i].Owner; v.healthy(owner) {
 			awaited++
 			if connected[owner] && owner != v.myself() {
 				able++
 			}
 		}
 	}
-	if l.Own(v.me) != nil && able < assign.Quorum(awaited) {
+	if rs.Own(v.me) != nil && able < assign.Quorum(awaited) {
 		return false
 	}
 	others := 0
-	for i, id := range l.Round.Members {
+	for i, id := range rs.Round.Members {
 		if id == v.myself() {
 			if spoken[i] {
 				return false
 			}
-		} else if spoken[i] || v.healthy(id) && connected[id] && draws.Elected(&l.Round, v.state.Config, i) {
+		} else if spoken[i] || v.healthy(id) && connected[id] && draws.Elected(&rs.Round, v.state.Config, i) {
 			others++
 		}
 	}
-	return others < int(l.Round.WitnessesNeeded)
+	return others < int(rs.Round.WitnessesNeeded)
 }

@@ -40,20 +40,20 @@ func (n *Node) closeEpoch() bool {
 	n.engine.CancelTraining(none)
 	n.engine.CancelRecomputation(true)
 	last := r.step
-	for step, l := range n.rounds.of {
-		if l.EpochStart == r.epoch.startStep {
+	for step, rs := range n.rounds.of {
+		if rs.EpochStart == r.epoch.startStep {
 			last = max(last, step)
 		}
 	}
 	if known, recorded := n.run.recordedOf(r); known { // later steps are lost, and the members that had their results may have left
 		last = max(r.step, min(last, recorded))
 	}
-	if !n.settle(max(last, r.has)) {
+	if !n.finalize(max(last, r.has)) {
 		return n.rounds.replica == nil
 	}
 	if n.models.Held == nil {
 		if n.engine.Idle() {
-			n.rounds.taker.take()
+			n.rounds.snapshotter.take()
 		}
 		return false
 	}

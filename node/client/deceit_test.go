@@ -81,10 +81,10 @@ func TestFalseAccusationsOfSilence(t *testing.T) {
 	})
 }
 
-// TestFriendsShieldNobody checks that accomplices cannot protect a cheat. An accomplice repeatedly
-// accuses it of a fault that it did not commit, and never accuses it in its own audits. The cheat
-// is still ejected.
-func TestFriendsShieldNobody(t *testing.T) {
+// TestAccomplicesCannotProtectACheat checks that accomplices cannot protect a cheat. An accomplice
+// repeatedly accuses it of a fault that it did not commit, and never accuses it in its own audits.
+// The cheat is still ejected.
+func TestAccomplicesCannotProtectACheat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(8, 100))
 		cheat := coordinator.ClientID(clienttest.Key(6).ID())
@@ -113,9 +113,10 @@ func TestFriendsShieldNobody(t *testing.T) {
 	})
 }
 
-// TestWhoFlees checks a cheat that leaves at each request for its opening, and then returns. Few of
-// its results count, because auditors ask often and it may return only three times in a term.
-func TestWhoFlees(t *testing.T) {
+// TestCheatThatLeavesBeforeAuditsGainsLittle checks a cheat that leaves at each request for its
+// opening, and then returns. Few of its results count, because auditors ask often and it may return
+// only three times in a term.
+func TestCheatThatLeavesBeforeAuditsGainsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := auditedConfig(7, 120)
 		config.ProbationSteps = 40
@@ -192,9 +193,9 @@ func (d otherTokens) Batch(ctx context.Context, id assign.BatchID) (data.Batch, 
 	return b, err
 }
 
-// TestDataServerThatLies checks a data server that lies to one of six members. No member is
+// TestFalseDataConvictsNoMember checks a data server that lies to one of six members. No member is
 // convicted, because the server's receipt proves the lie.
-func TestDataServerThatLies(t *testing.T) {
+func TestFalseDataConvictsNoMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(6, 60))
 		var members []*member

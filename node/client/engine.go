@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/fetch"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/required"
 )
 
@@ -31,8 +31,8 @@ type engine struct {
 	begun   func()         // called when the round of a training that started ahead of it begins
 	keeping int            // bytes of a momentum that is being written to the disk; 0: none
 
-	foresight *foresight // nil: no speculation; the weights contain exactly the applied results
-	outlook   outlook
+	speculation *speculation // nil: no speculation; the weights contain exactly the applied results
+	outlook     outlook
 
 	signing  signing     // steps with a signed result
 	prepared preparation // settings of the last preparation of the optimizer
@@ -42,7 +42,7 @@ type engine struct {
 
 // preparation is the state that the optimizer is set up for.
 type preparation struct {
-	model     *handover.Model
+	model     *modelsync.Model
 	epoch     epochKey
 	coldSteps uint32 // length of the epoch's cold start
 }
@@ -54,7 +54,7 @@ func start[R any](e *engine, w core.Work, do func(ctx context.Context) R, take, 
 	ctx, cancel := e.tasks.WithCancel(e.tasks.Work)
 	id := e.Start(w, cancel)
 	if _, trains := w.(core.Train); !trains {
-		e.foresight = nil
+		e.speculation = nil
 	}
 	e.tasks.Run(func() func() {
 		defer cancel()
@@ -91,7 +91,7 @@ type failure struct {
 // leave ends the work on a replica that the client leaves.
 func (e *engine) leave() {
 	e.End(core.Replica)
-	e.foresight = nil
+	e.speculation = nil
 }
 
 // Recompute implements auditor.Engine.
@@ -123,9 +123,9 @@ func (e *engine) ResetOptimizer(done func()) {
 // none is an argument of cancelTraining that keeps no training.
 func none(uint32) bool { return false }
 
-// foresaw reports whether the weights are the speculative weights after a step.
-func (e *engine) foresaw(step uint32) bool {
-	return e.foresight != nil && e.foresight.ready && e.foresight.step == step
+// speculated reports whether the weights are the speculative weights after a step.
+func (e *engine) speculated(step uint32) bool {
+	return e.speculation != nil && e.speculation.ready && e.speculation.step == step
 }
 
 // redefined reports whether the run's configuration changed after the trainer was built. It can
@@ -137,7 +137,7 @@ func (e *engine) redefined(run env.Definition) bool {
 // keepOptimizer writes the momentum for a model that was just taken, for this client's next
 // process. The next epoch waits until the momentum is copied or, if it is large and there may be no
 // memory for a copy, until it is on the disk.
-func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
+func (e *engine) keepOptimizer(folder keep.Folder, m *modelsync.Model, log *slog.Logger) {
 	trainer, ok := e.trainer.(env.OptimizerSaver)
 	if !ok || folder.Dir == "" || e.built.Audited { // with audits, training does not continue from a saved momentum
 		return

@@ -169,9 +169,9 @@ func TestWaitingIsNoSpam(t *testing.T) {
 	})
 }
 
-// TestLastMemberSaysWhatIsLost interrupts the last member of a run. It must report the steps that
+// TestLastMemberReportsLostSteps interrupts the last member of a run. It must report the steps that
 // are lost.
-func TestLastMemberSaysWhatIsLost(t *testing.T) {
+func TestLastMemberReportsLostSteps(t *testing.T) {
 	tests := map[string]struct {
 		saves  bool
 		others int

@@ -28,19 +28,19 @@ type offender struct {
 // whether another member was faster.
 func (n *Node) eject() {
 	for _, step := range n.rounds.steps {
-		l := n.rounds.of[step]
-		for _, o := range l.offences {
-			n.ejectFor(l, o)
+		rs := n.rounds.of[step]
+		for _, o := range rs.offences {
+			n.ejectFor(rs, o)
 		}
 	}
 }
 
 // ejectFor sends the proof of one offence.
-func (n *Node) ejectFor(l *roundState, o *offence) {
+func (n *Node) ejectFor(rs *roundState, o *offence) {
 	const kind = "equivocation"
-	state, about := n.run.state, offender{o.slot.Owner, l.Round.Step}
+	state, about := n.run.state, offender{o.slot.Owner, rs.Round.Step}
 	if o.over == state || about.id == n.run.myself() || n.actions.answered(kind, about) ||
-		n.tasks.Now().Sub(o.known) < turnOf(&l.Round, n.run.myself()) {
+		n.tasks.Now().Sub(o.known) < turnOf(&rs.Round, n.run.myself()) {
 		return
 	}
 	first, second := o.slot.Two()

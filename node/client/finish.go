@@ -9,8 +9,8 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -18,7 +18,7 @@ import (
 // finish ends the client when the run is over, the last checkpoint is saved, and no other client
 // needs it.
 func (n *Node) finish() {
-	p, now := &n.seat.parting, n.tasks.Now()
+	p, now := &n.seat.afterRun, n.tasks.Now()
 	if p.since.IsZero() {
 		p.since, p.back = now, make(map[coordinator.ClientID]bool)
 	}
@@ -26,11 +26,11 @@ func (n *Node) finish() {
 		n.end = &ending{n.report.ended(&n.run, modelNone, nil, n.saver)}
 		return
 	}
-	if !n.engine.Idle() && p.over(now, n.FinalWait+n.run.handOver()) {
+	if !n.engine.Idle() && p.over(now, n.FinalWait+n.run.modelSyncTime()) {
 		n.engine.CancelLoad(coordinator.Checkpoint{})
 	}
 	if !n.closeEpoch() || n.saver.Busy() || !n.engine.Idle() {
-		if steps, _ := n.saver.Unwritten(); len(steps) > 0 && !p.slow && p.over(now, slowFarewell) {
+		if steps, _ := n.saver.Unwritten(); len(steps) > 0 && !p.slow && p.over(now, slowShutdown) {
 			p.slow = true
 			n.report.log.Warn("the run is finished, but its last checkpoint is not on the disk yet; if the disk does not respond, Ctrl-C ends this client without the checkpoint",
 				"dir", n.CheckpointDir, "unsaved_steps", steps)
@@ -65,7 +65,7 @@ func (n *Node) finish() {
 // awaitRoom reports whether the client waits for room on the disk, because its last checkpoint could
 // not be saved. Without the wait, the user could not keep the final model by removing other files.
 func (s *seat) awaitRoom(saver *keep.Saver, log *slog.Logger, dir string, now time.Time, limit time.Duration) bool {
-	p := &s.parting
+	p := &s.afterRun
 	if s.leaving.begun() || p.over(now, limit) || !saver.Hasten() {
 		return false
 	}
@@ -78,7 +78,7 @@ func (s *seat) awaitRoom(saver *keep.Saver, log *slog.Logger, dir string, now ti
 }
 
 // ended logs how the run ended for this client. It returns an error if the run ended badly.
-func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *keep.Saver) error {
+func (r *reporter) ended(v *view, held finalModel, m *modelsync.Model, saver *keep.Saver) error {
 	s := v.state
 	last := s.Progress.Step - 1 // every round up to it has attested results
 	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: v.closedEarly()}
@@ -103,7 +103,7 @@ func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *kee
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		r.log.Warn(message+"; this client got no model of the run", "step", done.Step, "of", s.Config.TotalSteps, "model", saver.WhereLies(s))
+		r.log.Warn(message+"; this client got no model of the run", "step", done.Step, "of", s.Config.TotalSteps, "model", saver.Locations(s))
 	} else {
 		r.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
 	}
@@ -125,7 +125,7 @@ const (
 // finalOf compares this client's model with a finished run. The final model is the model of the last
 // round, which includes every counted result. If too few members were left to report it, the run
 // recorded only an earlier model, but the model of the last round is still the final one.
-func finalOf(held *handover.Model, v *view) finalModel {
+func finalOf(held *modelsync.Model, v *view) finalModel {
 	s := v.state
 	c, last := s.Model.Checkpoint, s.Progress.Step-1
 	seen := s.OriginStep - 1
@@ -147,9 +147,9 @@ func finalOf(held *handover.Model, v *view) finalModel {
 	return modelUnrecorded
 }
 
-// parting is the client's work after the end of the run. If it was disconnected in the last epoch,
+// afterRun is the client's work after the end of the run. If it was disconnected in the last epoch,
 // it gets the final model. If it holds the final model, it stays for a while to serve it.
-type parting struct {
+type afterRun struct {
 	since time.Time                     // when the client saw that the run is finished
 	said  bool                          // the client has logged how the run ended
 	slow  bool                          // the client has logged that it waits for the disk
@@ -159,18 +159,18 @@ type parting struct {
 }
 
 // over reports whether this client has waited longer than wait.
-func (p *parting) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
+func (p *afterRun) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
 
-// handOver returns the time limit for getting a model from a holder: the time that members have for
-// it before every epoch (warmup_time).
-func (v *view) handOver() time.Duration {
+// modelSyncTime returns the time limit for getting a model from a holder: the time that members
+// have for it before every epoch (warmup_time).
+func (v *view) modelSyncTime() time.Duration {
 	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
 }
 
 // joiners returns the number of clients that never became members, and that may be getting the final
 // model: they waited for the next epoch when the run ended. Some networks never report that such a
 // client has disconnected.
-func (p *parting) joiners(v *view) (here int) {
+func (p *afterRun) joiners(v *view) (here int) {
 	s := v.state
 	for i := range s.Pending {
 		_, member := s.Member(s.Pending[i].ID)
@@ -187,7 +187,7 @@ func (p *parting) joiners(v *view) (here int) {
 // report the final model, or that joined again after their report, as a restarted client does. A
 // client that came back and has disconnected again does not count. Ejected clients do not count
 // either, because they could keep all other clients from ending.
-func (p *parting) awaited(v *view) (away, here int) {
+func (p *afterRun) awaited(v *view) (away, here int) {
 	recorded := v.state.Model.Checkpoint.Digest
 	has := make(map[coordinator.ClientID]bool)
 	for _, c := range v.state.Reporters(v.state.Model.Checkpoint.Step) {
@@ -220,7 +220,7 @@ func (p *parting) awaited(v *view) (away, here int) {
 // wait for the model. A run that was closed early has no final model.
 func (n *Node) obtainFinal() bool {
 	s := n.run.state
-	if !s.Model.Checkpoint.FromPeers() || n.run.closedEarly() || n.seat.parting.over(n.tasks.Now(), n.FinalWait) {
+	if !s.Model.Checkpoint.FromPeers() || n.run.closedEarly() || n.seat.afterRun.over(n.tasks.Now(), n.FinalWait) {
 		return false
 	}
 	n.obtainModel()
@@ -244,7 +244,7 @@ const shortestStay = time.Second
 
 // lingers reports whether this client stays for clients that need the final model. If this client was
 // disconnected itself at the end of the run, it relies on other clients to serve the model.
-func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
+func (p *afterRun) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
 	recorded := v.state.Model.Checkpoint
 	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() {
 		return false
@@ -253,5 +253,5 @@ func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Dur
 		return !p.over(now, min(wait, shortestStay))
 	}
 	away, here := p.awaited(v)
-	return away+p.joiners(v) > 0 && !p.over(now, wait) || here > 0 && !p.over(now, wait+v.handOver())
+	return away+p.joiners(v) > 0 && !p.over(now, wait) || here > 0 && !p.over(now, wait+v.modelSyncTime())
 }

@@ -44,12 +44,12 @@ type gossipReader struct {
 	tasks         *env.Tasks
 	network       env.Network
 	announcements env.Announcements
-	shelf         *exchange.Shelf
+	cache         *exchange.Cache
 	heard         chan announcement
 	misbehaved    func(peer identity.ID, detail string)
 	log           *slog.Logger
 	run           atomic.Pointer[issuer] // nil until the client has seen a state of the run
-	healed        time.Time              // time of the last gossip repair
+	repaired      time.Time              // time of the last gossip repair
 	step          atomic.Uint32          // of the run
 	pusher        pusher
 
@@ -114,7 +114,7 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	}
 	select {
 	case g.heard <- announcement{from: from, author: author, result: a, raw: message}:
-	default: // heal requests again what is lost here
+	default: // repairGossip requests again what is lost here
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([
 	if err != nil {
 		return nil, err
 	}
-	raws = g.shelf.Unknown(step, raws) // verifying a signature is the most expensive part
+	raws = g.cache.Unknown(step, raws) // verifying a signature is the most expensive part
 	heard := make([]announcement, 0, len(raws))
 	for _, raw := range raws {
 		author, a, err := g.open(raw)

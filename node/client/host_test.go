@@ -72,8 +72,8 @@ func TestMissedStates(t *testing.T) {
 					if lost := all[event.Desynchronised](d); len(lost) != test.resyncs {
 						t.Errorf("desynchronised: %+v", lost)
 					}
-					if d.trainer.Unsettled() != 0 {
-						t.Errorf("%d results are unsettled", d.trainer.Unsettled())
+					if d.trainer.Unapplied() != 0 {
+						t.Errorf("%d results are unapplied", d.trainer.Unapplied())
 					}
 				})
 			})

@@ -67,11 +67,11 @@ func (c *cutMembers) loseOthers(w *world) {
 	}
 }
 
-// TestNobodyWaitsForLapsedResults checks a run in which all members but one die together with the
-// counted results of a step that the survivor lacks. The run continues from the recorded model of
-// the step before. The survivor does not wait for results that no member has and that are not in
+// TestSurvivorDoesNotWaitForLostResults checks a run in which all members but one die together with
+// the counted results of a step that the survivor lacks. The run continues from the recorded model
+// of the step before. The survivor does not wait for results that no member has and that are not in
 // that model.
-func TestNobodyWaitsForLapsedResults(t *testing.T) {
+func TestSurvivorDoesNotWaitForLostResults(t *testing.T) {
 	for _, lag := range []uint32{1, 2} {
 		t.Run(fmt.Sprintf("lag %d", lag), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -105,11 +105,11 @@ func TestNobodyWaitsForLapsedResults(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForRecordedResultsThatAreGone checks a run in which all members but one die with
+// TestSurvivorTakesTheRecordedModelForLostResults checks a run in which all members but one die with
 // the results of a recorded step that the survivor lacks. They come back with the model of that
 // step. The survivor takes this model, and does not wait for the results for the maximum time of a
 // round.
-func TestNobodyWaitsForRecordedResultsThatAreGone(t *testing.T) {
+func TestSurvivorTakesTheRecordedModelForLostResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := epochs(4)
 		config.RoundsPerEpoch, config.TotalSteps = 40, 12

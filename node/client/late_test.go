@@ -91,10 +91,10 @@ func (r reporting) Submit(ctx context.Context, a coordinator.Action) error {
 	return r.Backend.Submit(ctx, a)
 }
 
-// TestLeavingAwaitsAModelThatIsPutDown checks that a client that leaves while the epoch's model is
+// TestLeavingAwaitsTheModelBeingWritten checks that a client that leaves while the epoch's model is
 // being written and hashed first reports that it holds the model, although that takes longer than
 // leaving usually takes.
-func TestLeavingAwaitsAModelThatIsPutDown(t *testing.T) {
+func TestLeavingAwaitsTheModelBeingWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, epochs(3), []byte(everyThird)...)
 		var slow atomic.Int32
@@ -132,9 +132,9 @@ func (l *lateDisk) Run(task func() func()) {
 	})
 }
 
-// TestDiskThatComesLate checks that a removal of folders that a hung disk executes late does not
-// remove folders that were written in the meantime.
-func TestDiskThatComesLate(t *testing.T) {
+// TestLateRemovalKeepsNewFolders checks that a removal of folders that a hung disk executes late
+// does not remove folders that were written in the meantime.
+func TestLateRemovalKeepsNewFolders(t *testing.T) {
 	for _, late := range []time.Duration{0, 2 * diskTimeout} {
 		synctest.Test(t, func(t *testing.T) {
 			tasks := &env.Tasks{}
@@ -144,16 +144,16 @@ func TestDiskThatComesLate(t *testing.T) {
 			tasks.Runtime = disk
 			tasks.Work, cancel = context.WithCancel(t.Context())
 			f := keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}
-			points := &commitPoints{tasks: tasks, jobs: &core.Jobs{}, folder: f, report: &reporter{log: slog.New(slog.DiscardHandler)}, model: 1}
+			points := &intermediates{tasks: tasks, jobs: &core.Jobs{}, folder: f, report: &reporter{log: slog.New(slog.DiscardHandler)}, model: 1}
 			s := &coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}, Progress: coordinator.Progress{Step: 9}}
-			point := func(step uint32) commitPoint {
+			point := func(step uint32) intermediate {
 				model := clienttest.Model()
 				model.Step = step
 				digest := model.Manifest().Digest()
-				return commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: digest}, copy: &model, facts: checkpoint.Facts{RunID: f.RunID, Step: step, Digest: hexOf(digest)}}
+				return intermediate{Recorded: coordinator.Recorded{Step: step, Digest: digest}, copy: &model, facts: checkpoint.Facts{RunID: f.RunID, Step: step, Digest: hexOf(digest)}}
 			}
 			write := func(step uint32) {
-				if p := point(step); f.SaveCommit(*p.copy, p.facts) != nil {
+				if p := point(step); f.SaveIntermediate(*p.copy, p.facts) != nil {
 					t.Fatal("the model was not written")
 				}
 			}
@@ -174,7 +174,7 @@ func TestDiskThatComesLate(t *testing.T) {
 			time.Sleep(3 * diskTimeout)
 			synctest.Wait()
 			for step, want := range map[uint32]bool{1: late > 0, 3: true, 6: late > 0} {
-				if _, err := f.Commits().Digest(step); (err == nil) != want {
+				if _, err := f.Intermediates().Digest(step); (err == nil) != want {
 					t.Errorf("%v late: the folder of step %d exists: %v", late, step, err == nil)
 				}
 			}

@@ -6,21 +6,21 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/core"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // leaving is the graceful leave of a client. It stops training, applies the counted results that
 // are available, reports the model that it holds, and withdraws. until is the time limit.
 type leaving struct {
-	run     *view
-	rounds  *roundStates
-	engine  *engine
-	models  *handover.Models
-	actions *submitter
-	report  *reporter
-	saves   bool                   // the client has a folder for checkpoints
-	settle  func(step uint32) bool // applies the results of finished rounds up to a step
+	run      *view
+	rounds   *roundStates
+	engine   *engine
+	models   *modelsync.Models
+	actions  *submitter
+	report   *reporter
+	saves    bool                   // the client has a folder for checkpoints
+	finalize func(step uint32) bool // applies the results of finished rounds up to a step
 
 	since, until time.Time     // zero: the client stays
 	copied       time.Duration // time of the end of the newest copy, relative to since
@@ -59,7 +59,7 @@ func (l *leaving) begin(limit time.Duration) {
 // over reports whether nothing is left to do before this client withdraws.
 func (l *leaving) over() bool {
 	s := l.run.state
-	if s == nil || l.run.lie != nil || !l.run.isMember() || l.late() && !l.worthWaiting() {
+	if s == nil || l.run.hostFault != nil || !l.run.isMember() || l.late() && !l.worthWaiting() {
 		return true
 	}
 	switch s.RunState {
@@ -83,7 +83,7 @@ func (l *leaving) late() bool { return !l.engine.tasks.Now().Before(l.until) }
 func (l *leaving) worthWaiting() bool {
 	points, passed := &l.rounds.points, l.engine.tasks.Now().Sub(l.since)
 	_, copying := l.engine.Work().(core.Snapshot)
-	copying = copying || l.rounds.taker.lent != nil
+	copying = copying || l.rounds.snapshotter.lent != nil
 	limit := longestLeave
 	if copying { // the number of bytes is known afterwards
 		l.copied = passed
@@ -130,7 +130,7 @@ func (l *leaving) saidInRound() bool {
 	case l.hasWitnessed(step) && l.awaitsOutcome():
 		return false
 	case r.step+1 < step:
-		l.settle(step - 1)
+		l.finalize(step - 1)
 		return l.rounds.replica == nil
 	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
 		return !points.busy && points.disk.write == nil
@@ -196,8 +196,8 @@ func (v *view) onlyHolder() bool {
 // holdings are the models that this client can load by itself.
 type holdings struct {
 	run    *view
-	models *handover.Models
-	points *commitPoints
+	models *modelsync.Models
+	points *intermediates
 	saver  *keep.Saver
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // epochs returns the configuration of a run with long epochs, so that the loss of an epoch is the
@@ -296,8 +296,8 @@ func TestLeavingTakesLongerForLargeModels(t *testing.T) {
 		tasks := &env.Tasks{Runtime: own}
 		for size, want := range map[int]time.Duration{1: 5 * time.Second, 20 * slowHash: 20 * time.Second, 1 << 40: longestLeave} {
 			s := &coordinator.State{}
-			rounds := &roundStates{points: commitPoints{busy: true, size: size}}
-			l := &leaving{run: &view{state: s}, rounds: rounds, engine: &engine{tasks: tasks}, models: &handover.Models{}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
+			rounds := &roundStates{points: intermediates{busy: true, size: size}}
+			l := &leaving{run: &view{state: s}, rounds: rounds, engine: &engine{tasks: tasks}, models: &modelsync.Models{}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
 			l.since = time.Now()
 			l.until = l.since.Add(5 * time.Second)
 			time.Sleep(want - time.Nanosecond)

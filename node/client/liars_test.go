@@ -215,10 +215,10 @@ func (f *falseReporter) Submit(ctx context.Context, a coordinator.Action) error 
 	return f.Backend.Submit(ctx, report)
 }
 
-// TestFalseCommitPoints checks a member that reports models that no member has. The models of the
-// other members still become intermediate checkpoints, no member adopts a false one, and nothing is
-// lost when the epoch ends early.
-func TestFalseCommitPoints(t *testing.T) {
+// TestFalseReportsOfIntermediateCheckpoints checks a member that reports models that no member has.
+// The models of the other members still become intermediate checkpoints, no member adopts a false
+// one, and nothing is lost when the epoch ends early.
+func TestFalseReportsOfIntermediateCheckpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := epochs(4)
 		config.InitMinClients = 3

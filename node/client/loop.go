@@ -35,7 +35,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: Runtime is set, so call Step instead of Run", errInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
+	end := &shutdown{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
 	defer func() {
 		cancel()
 		if !end.close() {
@@ -54,13 +54,13 @@ func (n *Node) Run(ctx context.Context) error {
 	for n.end == nil {
 		select {
 		case <-interrupted:
-			if n.seat.parting.said {
+			if n.seat.afterRun.said {
 				return nil // it stayed only for other clients
 			}
 			interrupted = nil
 			n.seat.leaving.begin(n.LeaveTimeout)
 		case update, open := <-n.Backend.Updates():
-			if !open && n.seat.parting.said {
+			if !open && n.seat.afterRun.said {
 				return nil
 			}
 			if !open && n.seat.leaving.begun() {
@@ -159,7 +159,7 @@ func (n *Node) observe(u backend.Update) {
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
-		n.seat.parting.late = u.State.RunState == coordinator.Finished && !n.seat.again && n.seat.holds.newest().Step == 0
+		n.seat.afterRun.late = u.State.RunState == coordinator.Finished && !n.seat.again && n.seat.holds.newest().Step == 0
 		if lost := forgotten(n.folder(), u.State.Progress.Step); lost != "" {
 			n.report.log.Warn(lost)
 		}
@@ -185,7 +185,7 @@ func (n *Node) observe(u backend.Update) {
 // after every event and may be called at any time. A state that was missed, a message that was lost
 // and a step that failed are all repaired by the next call.
 func (n *Node) reconcile() {
-	if n.run.state == nil || n.end != nil || n.run.lie != nil {
+	if n.run.state == nil || n.end != nil || n.run.hostFault != nil {
 		return
 	}
 	wanted := coordinator.Checkpoint{}
@@ -198,13 +198,13 @@ func (n *Node) reconcile() {
 	if n.rounds.replica != nil {
 		n.rounds.replica.findOtherModels(n.rounds.of[n.rounds.replica.epoch.startStep], n.run.state, n.report.log)
 	}
-	for step, l := range n.rounds.of {
-		l.Shelve(func(slot int, raws [][]byte) { n.store.Shelf.PutBatch(step, slot, len(l.Slots), raws) })
+	for step, rs := range n.rounds.of {
+		rs.EachChanged(func(slot int, raws [][]byte) { n.store.Cache.PutBatch(step, slot, len(rs.Slots), raws) })
 	}
 	n.saver.SaveAgreed(n.run.state)
 	n.reportUpload()
 	n.rounds.points.reportTo(&n.run, n.models, n.actions)
-	n.rounds.points.handOver(&n.run, n.models, n.store, n.Network)
+	n.rounds.points.serve(&n.run, n.models, n.store, n.Network)
 	n.eject()
 	n.fetchResults()
 	switch n.run.state.RunState {
@@ -225,7 +225,7 @@ func (n *Node) reconcile() {
 		return
 	}
 	n.auditor.Advance()
-	n.heal()
+	n.repairGossip()
 }
 
 // goroutines is the Runtime of a Node whose caller does not supply one. It uses the wall clock, and

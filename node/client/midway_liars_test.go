@@ -71,10 +71,10 @@ func largest(answer []byte) []byte {
 
 func same(answer []byte) []byte { return answer }
 
-// TestReturnAmongLiars brings a client back into an epoch while one of the three members that it
-// asks sends false or late answers of each kind. The client soon returns to that epoch, and trains
-// on the right model.
-func TestReturnAmongLiars(t *testing.T) {
+// TestReturnDespiteFalseAnswers brings a client back into an epoch while one of the three members
+// that it asks sends false or late answers of each kind. The client soon returns to that epoch, and
+// trains on the right model.
+func TestReturnDespiteFalseAnswers(t *testing.T) {
 	const late = 4900 * time.Millisecond
 	for name, test := range map[string]struct {
 		protocol string
@@ -209,9 +209,10 @@ func (n *narrow) Fetch(ctx context.Context, hash [32]byte, size uint64, holders 
 	return data, err
 }
 
-// TestHandingOverHarmsNobody brings a client back among members that have memory for the results of
-// some rounds, but not for a model in addition. No member ends or waits for lack of memory.
-func TestHandingOverHarmsNobody(t *testing.T) {
+// TestSharingAModelTakesNoMemoryOfResults brings a client back among members that have memory for
+// the results of some rounds, but not for a model in addition. No member ends or waits for lack of
+// memory.
+func TestSharingAModelTakesNoMemoryOfResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)
 		config.RoundsPerEpoch, config.TotalSteps = 40, 40

@@ -62,34 +62,34 @@ func lies(count int) func(i int, o *options) {
 	}
 }
 
-// TestReturnFromACommitPoint kills a client in the middle of an epoch with intermediate checkpoints
-// and starts it again. It begins from the newest one and applies the results that counted after it,
-// instead of the whole epoch. If that does not lead to the replica of a quorum, it begins from the
-// epoch's first model. It trains in that epoch, and all models are equal.
-func TestReturnFromACommitPoint(t *testing.T) {
+// TestReturnFromAnIntermediateCheckpoint kills a client in the middle of an epoch with intermediate
+// checkpoints and starts it again. It begins from the newest one and applies the results that
+// counted after it, instead of the whole epoch. If that does not lead to the replica of a quorum,
+// it begins from the epoch's first model. It trains in that epoch, and all models are equal.
+func TestReturnFromAnIntermediateCheckpoint(t *testing.T) {
 	ownCopy := []string{"disk", "results", "held"}
-	fromCommit := func(first, killed uint32) bool { return first > killed-6 }
+	fromIntermediate := func(first, killed uint32) bool { return first > killed-6 }
 	fromStart := func(first, killed uint32) bool { return first%25 == 1 }
 	for name, test := range map[string]restart{
-		"its own":                      {killed: 35, lag: 1, disk: true, source: ownCopy, first: fromCommit},
-		"its own, lag 2":               {killed: 35, lag: 2, disk: true, source: ownCopy, first: fromCommit},
-		"its own, an older one":        {killed: 35, lag: 1, disk: true, away: 2 * time.Second, source: []string{"results"}, first: fromCommit},
-		"its own, audited":             {killed: 35, lag: 1, disk: true, audits: true, source: ownCopy, first: fromCommit},
-		"its own, audited, and signed": {killed: 35, lag: 1, disk: true, audits: true, signed: true, source: ownCopy, first: fromCommit},
+		"its own":                      {killed: 35, lag: 1, disk: true, source: ownCopy, first: fromIntermediate},
+		"its own, lag 2":               {killed: 35, lag: 2, disk: true, source: ownCopy, first: fromIntermediate},
+		"its own, an older one":        {killed: 35, lag: 1, disk: true, away: 2 * time.Second, source: []string{"results"}, first: fromIntermediate},
+		"its own, audited":             {killed: 35, lag: 1, disk: true, audits: true, source: ownCopy, first: fromIntermediate},
+		"its own, audited, and signed": {killed: 35, lag: 1, disk: true, audits: true, signed: true, source: ownCopy, first: fromIntermediate},
 		"a damaged one":                {killed: 35, lag: 1, disk: true, damage: true, source: []string{"results"}, first: fromStart},
-		"a member's":                   {killed: 35, lag: 1, source: []string{"peers"}, first: fromCommit},
-		"a member's, lag 2":            {killed: 35, lag: 2, away: time.Second, source: []string{"peers"}, first: fromCommit},
-		"its own, from files":          {killed: 35, lag: 1, disk: true, filed: true, source: ownCopy, first: fromCommit},
-		"audited, from files":          {killed: 35, lag: 1, disk: true, filed: true, audits: true, source: ownCopy, first: fromCommit},
-		"an older one, from files":     {killed: 35, lag: 1, disk: true, filed: true, away: 2 * time.Second, source: []string{"results"}, first: fromCommit},
+		"a member's":                   {killed: 35, lag: 1, source: []string{"peers"}, first: fromIntermediate},
+		"a member's, lag 2":            {killed: 35, lag: 2, away: time.Second, source: []string{"peers"}, first: fromIntermediate},
+		"its own, from files":          {killed: 35, lag: 1, disk: true, filed: true, source: ownCopy, first: fromIntermediate},
+		"audited, from files":          {killed: 35, lag: 1, disk: true, filed: true, audits: true, source: ownCopy, first: fromIntermediate},
+		"an older one, from files":     {killed: 35, lag: 1, disk: true, filed: true, away: 2 * time.Second, source: []string{"results"}, first: fromIntermediate},
 		"damaged, from files":          {killed: 35, lag: 1, disk: true, filed: true, damage: true, source: []string{"results"}, first: fromStart},
-		"a member's, from its file":    {killed: 35, lag: 1, filed: true, source: []string{"peers"}, first: fromCommit},
-		"in the first epoch":           {killed: 10, lag: 1, source: []string{"peers"}, first: fromCommit},
-		"one lies":                     {killed: 10, lag: 1, others: lies(1), source: []string{"peers"}, first: fromCommit},
+		"a member's, from its file":    {killed: 35, lag: 1, filed: true, source: []string{"peers"}, first: fromIntermediate},
+		"in the first epoch":           {killed: 10, lag: 1, source: []string{"peers"}, first: fromIntermediate},
+		"one lies":                     {killed: 10, lag: 1, others: lies(1), source: []string{"peers"}, first: fromIntermediate},
 		"all lie":                      {killed: 5, lag: 1, slow: true, others: lies(2), source: []string{"initial"}, first: fromStart},
 		"nobody hands it over": {killed: 5, lag: 1, slow: true, source: []string{"initial"}, first: fromStart,
 			network: func(o *options) { o.Network = silentHolders{o.Network} }},
-		"results have little room": {killed: 12, lag: 1, source: []string{"peers"}, first: fromCommit,
+		"results have little room": {killed: 12, lag: 1, source: []string{"peers"}, first: fromIntermediate,
 			others: func(_ int, o *options) { o.ResultMemory = 2500 }}, // bytes; enough for ten rounds
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +217,7 @@ func lastRound(t *testing.T, lag uint32, others func(i int, o *options)) (w *wor
 	c.backend.Cut() // the host waits for a client that lost its connection
 	<-c.done
 	w.reach(11, coordinator.RoundTrain)
-	w.until("the commit point", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 9 || s.Progress.Step > 11 })
+	w.until("the intermediate checkpoint", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 9 || s.Progress.Step > 11 })
 	return w, left, w.launch(2, slow)
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -25,17 +25,17 @@ type Node struct {
 	Options
 	tasks *env.Tasks
 
-	run     view             // the newest state of the run
-	seat    seat             // this client's seat in the run
-	actions *submitter       // actions sent to the coordinator
-	engine  engine           // the trainer and its current operation
-	rounds  roundStates      // the newest rounds, and the replica that they are applied to
-	fetcher *fetch.Fetcher   // downloads results of peers
-	models  *handover.Models // models and their sources
-	auditor *auditor.Auditor // the client's audit work
-	saver   *keep.Saver      // files on the disk
-	gossip  *gossipReader    // gossip of peers
-	store   *exchange.Store  // data that peers may request
+	run     view              // the newest state of the run
+	seat    seat              // this client's seat in the run
+	actions *submitter        // actions sent to the coordinator
+	engine  engine            // the trainer and its current operation
+	rounds  roundStates       // the newest rounds, and the replica that they are applied to
+	fetcher *fetch.Fetcher    // downloads results of peers
+	models  *modelsync.Models // models and their sources
+	auditor *auditor.Auditor  // the client's audit work
+	saver   *keep.Saver       // files on the disk
+	gossip  *gossipReader     // gossip of peers
+	store   *exchange.Store   // data that peers may request
 	report  *reporter
 	end     *ending // nil: the client continues
 }
@@ -67,19 +67,19 @@ func New(o Options) (*Node, error) {
 	n.engine.reader = &reader{tasks: tasks, jobs: &n.engine.Jobs, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
 	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*pendingAction)}
 	n.gossip = &gossipReader{
-		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
+		tasks: tasks, network: o.Network, announcements: o.Announcements, cache: n.store.Cache,
 		heard: make(chan announcement, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
 	n.store.NeededBy(n.rounds.eachBlob)
 	n.auditor = newAuditor(n)
-	n.models = handover.NewModels(n.store, &handover.Options{
+	n.models = modelsync.NewModels(n.store, &modelsync.Options{
 		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
 		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
 	})
 	n.seat.leaving = leaving{
 		run: &n.run, rounds: &n.rounds, engine: &n.engine, models: n.models, actions: n.actions, report: n.report,
-		saves: o.CheckpointDir != "", settle: n.settle,
+		saves: o.CheckpointDir != "", finalize: n.finalize,
 	}
 	n.fetcher = fetch.New(fetch.Options{
 		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,
@@ -89,7 +89,7 @@ func New(o Options) (*Node, error) {
 		models: n.models, store: n.store, blobs: o.Network, report: n.report,
 	}
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
-	n.rounds.points = commitPoints{tasks: tasks, jobs: &n.engine.Jobs, folder: o.folder(), report: n.report, large: n.models.Large}
+	n.rounds.points = intermediates{tasks: tasks, jobs: &n.engine.Jobs, folder: o.folder(), report: n.report, large: n.models.Large}
 	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 		InPlace: func(digest [32]byte, dir string) {
@@ -98,7 +98,7 @@ func New(o Options) (*Node, error) {
 			}
 		},
 	})
-	n.rounds.taker = taker{
+	n.rounds.snapshotter = snapshotter{
 		tasks: tasks, network: o.Network, folder: o.folder(), run: &n.run, engine: &n.engine, rounds: &n.rounds,
 		models: n.models, saver: n.saver, store: n.store, report: n.report, failed: n.applyFailed,
 	}
@@ -114,13 +114,13 @@ func (n *Node) desynchronise(reason string) {
 	n.report.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
 	n.report.emit(event.Desynchronised{Epoch: at.Epoch, Step: at.Step, Reason: reason})
 	n.engine.Cancel()
-	for _, l := range n.rounds.of {
-		n.fetcher.StopRound(l.Tally)
+	for _, rs := range n.rounds.of {
+		n.fetcher.StopRound(rs.Tally)
 	}
 	n.rounds.replica, n.models.Held = nil, nil
 	n.engine.leave()
 	n.engine.End(core.Weights)
-	n.rounds.taker.leave()
+	n.rounds.snapshotter.leave()
 	n.store.Forget(0, 0) // these results may not be the run's
 	n.rounds.points.abandon(n.run.state)
 	n.auditor.ForgetRounds()

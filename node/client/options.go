@@ -99,7 +99,7 @@ type Options struct {
 	Draws         env.Draws         // nil: package coordinator
 
 	RepublishInterval time.Duration // time between attempts to repair lost gossip; default 2 s
-	SettleTimeout     time.Duration // time limit to complete a finished round; default: the run's MaxRoundTrainTime
+	CompletionTimeout time.Duration // time limit to complete a finished round; default: the run's MaxRoundTrainTime
 	LeaveTimeout      time.Duration // time limit to report the model, after the context ended and before the client withdraws; default 5 s
 	WithdrawTimeout   time.Duration // time limit to withdraw; default 2 s
 	// FinalWait is how long a client stays after the run is finished: to fetch the final model if

@@ -16,7 +16,7 @@ func TestOptionsThatAreMissing(t *testing.T) {
 	}
 }
 
-func TestNameThatIsNone(t *testing.T) {
+func TestInvalidName(t *testing.T) {
 	key := clienttest.Key(1)
 	if _, err := New(Options{Key: key, RunID: "r", Name: "\x1b[2J"}); !errors.Is(err, errInvalidOptions) {
 		t.Errorf("got %v", err)

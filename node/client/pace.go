@@ -106,8 +106,8 @@ func quickest(needs []time.Duration, count int) time.Duration {
 
 // witnessWait returns how long a witness waits for the last third of the results after it holds the
 // first two thirds. It assumes that all trainers start when the round starts; see deadline.
-func (l *roundState) witnessWait() time.Duration {
-	return max(leastWitnessWait, l.most.Sub(l.opened)/4)
+func (rs *roundState) witnessWait() time.Duration {
+	return max(leastWitnessWait, rs.most.Sub(rs.opened)/4)
 }
 
 // deadline returns the end of a witness's wait for missing results. The witness holds the results of
@@ -115,13 +115,13 @@ func (l *roundState) witnessWait() time.Duration {
 // itself. It then has the time that most trainers needed, plus a quarter of it. "Most" means two
 // thirds of the trainers of the round or of the epoch, whichever needed less time, because a round may
 // have many slow trainers.
-func (l *roundState) deadline(held []coordinator.ClientID, quorum int) time.Time {
+func (rs *roundState) deadline(held []coordinator.ClientID, quorum int) time.Time {
 	needs := make([]time.Duration, len(held))
 	for i, id := range held {
-		needs[i] = l.pace.need[id]
+		needs[i] = rs.pace.need[id]
 	}
-	need := min(quickest(needs, quorum), l.pace.typical())
-	until, other := l.most.Add(l.witnessWait()), l.opened.Add(need+max(leastWitnessWait, need/4))
+	need := min(quickest(needs, quorum), rs.pace.typical())
+	until, other := rs.most.Add(rs.witnessWait()), rs.opened.Add(need+max(leastWitnessWait, need/4))
 	if other.After(until) {
 		return other
 	}

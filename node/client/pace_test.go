@@ -116,12 +116,12 @@ func TestWitnessWait(t *testing.T) {
 		"that is over as well":            {4, time.Minute, 15*time.Second + 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, begun := sixSlots(test.held), time.Unix(1, 0)
-			l.opened = begun
+			rs, begun := sixSlots(test.held), time.Unix(1, 0)
+			rs.opened = begun
 			everybody := func(coordinator.ClientID) bool { return true }
 			most := begun.Add(test.needed)
-			l.complete(everybody, most)
-			if got := l.complete(everybody, most.Add(test.waited)); got != test.want {
+			rs.complete(everybody, most)
+			if got := rs.complete(everybody, most.Add(test.waited)); got != test.want {
 				t.Errorf("complete: %v", got)
 			}
 		})
@@ -175,8 +175,8 @@ func TestPaceAhead(t *testing.T) {
 	if got := p.typical(); got != 12*time.Second {
 		t.Errorf("two thirds need %v", got)
 	}
-	l := &roundState{opened: at(22), most: at(22), pace: p}
-	if got := l.deadline(all, 4); got != at(22+12+3) {
+	rs := &roundState{opened: at(22), most: at(22), pace: p}
+	if got := rs.deadline(all, 4); got != at(22+12+3) {
 		t.Errorf("a witness waits until %v, want %v", got.Sub(start), at(37).Sub(start))
 	}
 }
@@ -190,14 +190,14 @@ func slowestRound(arrival time.Duration, trainers func(round int) []int) (longes
 	id := func(i int) coordinator.ClientID { return coordinator.ClientID(clienttest.Key(i).ID()) }
 	var before *roundState
 	for r := range 12 {
-		l := &roundState{Tally: &tally.Tally{}, opened: opened, pace: newPace(opened)}
+		rs := &roundState{Tally: &tally.Tally{}, opened: opened, pace: newPace(opened)}
 		var all []coordinator.ClientID
 		for _, i := range trainers(r) {
-			l.Slots, all = append(l.Slots, tally.Slot{Owner: id(i)}), append(all, id(i))
+			rs.Slots, all = append(rs.Slots, tally.Slot{Owner: id(i)}), append(all, id(i))
 		}
 		begin := opened
 		if before != nil {
-			l.pace.follow(before, l.Slots)
+			rs.pace.follow(before, rs.Slots)
 			begin = before.opened
 		}
 		for _, i := range trainers(r)[1:] {
@@ -210,14 +210,14 @@ func slowestRound(arrival time.Duration, trainers func(round int) []int) (longes
 				free[i] = opened
 			}
 			came := free[i].Add(arrival)
-			l.pace.arrived(id(i), came)
-			if came.After(l.most) {
-				l.most = came
+			rs.pace.arrived(id(i), came)
+			if came.After(rs.most) {
+				rs.most = came
 			}
 		}
-		end := l.deadline(all[1:], assign.Quorum(len(all)))
-		l.pace.arrived(all[0], end)
-		longest, opened, before = max(longest, end.Sub(opened)), end, l
+		end := rs.deadline(all[1:], assign.Quorum(len(all)))
+		rs.pace.arrived(all[0], end)
+		longest, opened, before = max(longest, end.Sub(opened)), end, rs
 	}
 	return longest
 }

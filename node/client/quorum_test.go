@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -58,7 +58,7 @@ func (n needed) run(t *testing.T) (w *world, members []*member, took time.Durati
 		members = append(members, w.launch(i, change(i)))
 	}
 	w.reach(n.round, coordinator.RoundTrain)
-	w.until("its commit point", func(s *coordinator.State) bool {
+	w.until("its intermediate checkpoint", func(s *coordinator.State) bool {
 		return s.Epoch.Commit.Step >= n.round-n.lag || s.Progress.Step > n.round
 	})
 	s := w.host.State()
@@ -147,10 +147,10 @@ func TestNeededWitnessStays(t *testing.T) {
 	})
 }
 
-// TestLiarsNameNoReplica checks that a wrong replica hash is not accepted if all members that could
-// know it lie. The round then counts nothing, as without an answer, and the returning members
-// continue with the others afterwards.
-func TestLiarsNameNoReplica(t *testing.T) {
+// TestFalseReplicaHashIsNotAccepted checks that a wrong replica hash is not accepted if all members
+// that could know it lie. The round then counts nothing, as without an answer, and the returning
+// members continue with the others afterwards.
+func TestFalseReplicaHashIsNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		test := needed{lag: 1, round: 15, members: 3, others: lies(1)}
 		test.killed = func(*coordinator.State) (first, second int) { return 1, 2 }
@@ -179,10 +179,10 @@ func (n slowParts) Fetch(ctx context.Context, hash [32]byte, size uint64, holder
 	return n.Network.Fetch(ctx, hash, size, holders)
 }
 
-// TestSupersededCommitPointStays checks a member on a slow link that fetches an intermediate
-// checkpoint while other members take newer checkpoints. The checkpoint that is being fetched stays
-// available, even if a different member requests a newer one.
-func TestSupersededCommitPointStays(t *testing.T) {
+// TestSupersededIntermediateCheckpointStays checks a member on a slow link that fetches an
+// intermediate checkpoint while other members take newer checkpoints. The checkpoint that is being
+// fetched stays available, even if a different member requests a newer one.
+func TestSupersededIntermediateCheckpointStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(5)
 		config.RoundsPerEpoch, config.TotalSteps = 40, 40
@@ -207,7 +207,7 @@ func TestSupersededCommitPointStays(t *testing.T) {
 		members[3] = w.launch(3, change)
 		finishEqual(w, members...)
 		failed := slices.DeleteFunc(log.lines("level=INFO", "again=", "err="), func(line string) bool {
-			return strings.Contains(line, handover.ErrNoHolder.Error())
+			return strings.Contains(line, modelsync.ErrNoHolder.Error())
 		})
 		if len(failed) > 0 {
 			t.Errorf("reported %q", failed)

@@ -117,9 +117,9 @@ func (a *asked) Batch(ctx context.Context, _ assign.BatchID) (data.Batch, error)
 	return data.Batch{}, errors.New("not assigned")
 }
 
-// TestReaderEndsWhatNobodyWants checks that the read of a batch that is no longer needed ends, so
+// TestReaderCancelsUnneededReads checks that the read of a batch that is no longer needed ends, so
 // that the next read does not wait for it.
-func TestReaderEndsWhatNobodyWants(t *testing.T) {
+func TestReaderCancelsUnneededReads(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		d, provider := newTokenReader(), &asked{}
 		d.data = provider
@@ -199,8 +199,8 @@ func (d delayed) Batch(ctx context.Context, id assign.BatchID) (data.Batch, erro
 	return d.DataProvider.Batch(ctx, id)
 }
 
-// TestNothingReadIsKeptForEver runs epochs of one round, after which no round can be predicted.
-func TestNothingReadIsKeptForEver(t *testing.T) {
+// TestReaderForgetsOldBatches runs epochs of one round, after which no round can be predicted.
+func TestReaderForgetsOldBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(2)
 		config.RoundsPerEpoch, config.TotalSteps = 1, 6

@@ -10,15 +10,15 @@ import (
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/exchange"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/event"
 )
 
 const (
-	maxRejoins     = 5                     // attempts to return to a running epoch from its first model
-	maxCommitTries = 2 * len(commitPauses) // attempts before that to start from an intermediate checkpoint, two for each checkpoint
-	askedHolders   = 3                     // members asked for the model; few, because each of them reads and hashes it
+	maxRejoins           = 5                           // attempts to return to a running epoch from its first model
+	maxIntermediateTries = 2 * len(intermediatePauses) // attempts before that to start from an intermediate checkpoint, two for each checkpoint
+	askedHolders         = 3                           // members asked for the model; few, because each of them reads and hashes it
 
 	// commitTimeout is the time limit of the first request for a manifest. It is short, so that
 	// silent dishonest members cost little time. It doubles for later attempts, in case honest
@@ -26,17 +26,17 @@ const (
 	commitTimeout = time.Second
 )
 
-// commitPauses are the pauses between the two attempts to get an intermediate checkpoint. In the pause,
-// a holder can read the checkpoint from its disk. If a holder has replaced the checkpoint by a newer
-// one, later attempts request the newer one.
-var commitPauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.Millisecond, 4800 * time.Millisecond}
+// intermediatePauses are the pauses between the two attempts to get an intermediate checkpoint. In
+// the pause, a holder can read the checkpoint from its disk. If a holder has replaced the
+// checkpoint by a newer one, later attempts request the newer one.
+var intermediatePauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.Millisecond, 4800 * time.Millisecond}
 
 // rejoin is a client's return to the rounds of an epoch. The client starts from the epoch's newest
 // intermediate checkpoint. If there is none, or it is not available, it starts from the model that the
 // epoch started with. Then it applies the results counted since that model.
 type rejoin struct {
 	engine  *engine
-	models  *handover.Models
+	models  *modelsync.Models
 	store   *exchange.Store
 	auditor *auditor.Auditor
 	report  *reporter
@@ -47,7 +47,7 @@ type rejoin struct {
 // replayed is a client's progress in its return to an epoch.
 type replayed struct {
 	epoch        epochKey
-	model        *handover.Model      // model that it started from
+	model        *modelsync.Model     // model that it started from
 	commit       coordinator.Recorded // intermediate checkpoint being tried, or started from
 	holders      []identity.ID        // members that receive a request for it
 	tries        int                  // failed attempts to start from an intermediate checkpoint
@@ -111,7 +111,7 @@ func (r *rejoin) needsModel() bool { return r.model == nil || r.step == r.first 
 
 // from starts from a model that the trainer is prepared for: an intermediate checkpoint, whose
 // replica hash is unknown, or the epoch's first model.
-func (r *rejoin) from(m *handover.Model) {
+func (r *rejoin) from(m *modelsync.Model) {
 	switch {
 	case r.model == m:
 	case r.begins(m):
@@ -123,7 +123,7 @@ func (r *rejoin) from(m *handover.Model) {
 }
 
 // begins reports whether a model is the intermediate checkpoint being tried.
-func (r *rejoin) begins(m *handover.Model) bool {
+func (r *rejoin) begins(m *modelsync.Model) bool {
 	return m != nil && r.commit.Step != 0 && m.Digest == r.commit.Digest
 }
 
@@ -151,13 +151,13 @@ func (n *Node) rejoin() {
 		}
 		r.from(m)
 	}
-	if l := n.rounds.of[r.step+1]; r.knows() && l != nil && l.EpochStart == r.epoch.startStep { // tallies cover the following rounds
+	if rs := n.rounds.of[r.step+1]; r.knows() && rs != nil && rs.EpochStart == r.epoch.startStep { // tallies cover the following rounds
 		n.enter(r.model, r.epoch, r.step, r.hash, r.before)
 		return
 	}
 	q, ok := n.run.quorum(n.engine.Lag())
 	if ok && (q.after > r.step || r.asksForHash() && n.rounds.lead(r.epoch.startStep, q.after, r.step)) {
-		r.replay(&n.run, q, n.run.members(), n.run.settleTime(n.SettleTimeout))
+		r.replay(&n.run, q, n.run.members(), n.run.completionTime(n.CompletionTimeout))
 	}
 }
 
@@ -170,16 +170,16 @@ func (r *rejoin) asksForHash() bool { return !r.knows() && r.failed == 0 }
 
 // beginning returns the model that the return to the epoch starts from, or nil while it is being
 // fetched.
-func (n *Node) beginning() *handover.Model {
+func (n *Node) beginning() *modelsync.Model {
 	r, s := n.seat.rejoin, n.run.state
 	if r.begins(n.models.Held) {
 		return n.models.Held
 	}
-	if s.Epoch.Commit.Step != 0 && r.tries < maxCommitTries {
+	if s.Epoch.Commit.Step != 0 && r.tries < maxIntermediateTries {
 		if r.tries%2 == 0 || r.commit.Step == 0 { // otherwise ask the same members again, which may have it ready now
 			r.commit, r.holders = s.Epoch.Commit, n.run.holders(s.Epoch.Commit.Step)
 		}
-		r.obtainCommit(&n.run, &n.rounds.points, n.obtained)
+		r.obtainIntermediate(&n.run, &n.rounds.points, n.obtained)
 		return nil
 	}
 	r.commit = coordinator.Recorded{}
@@ -190,10 +190,11 @@ func (n *Node) beginning() *handover.Model {
 	return n.models.Held
 }
 
-// obtainCommit gets the intermediate checkpoint being tried. It uses this client's own copy, or an older
-// checkpoint and the results counted since then, or asks members that hold it. The model is accepted
-// only with the digest that a quorum reported. obtained is called with the result.
-func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*handover.Attempt, error, bool)) {
+// obtainIntermediate gets the intermediate checkpoint being tried. It uses this client's own copy,
+// or an older checkpoint and the results counted since then, or asks members that hold it. The
+// model is accepted only with the digest that a quorum reported. obtained is called with the
+// result.
+func (r *rejoin) obtainIntermediate(v *view, points *intermediates, obtained func(*modelsync.Attempt, error, bool)) {
 	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
 	definition := v.definition()
@@ -203,7 +204,7 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 		r.engine.trainer = nil
 	}
 	r.store.Forget(0, 0) // later rounds do not continue from there
-	a := r.models.Begin(handover.Request{
+	a := r.models.Begin(modelsync.Request{
 		Definition: definition, Trainer: r.engine.trainer, Redefined: redefined, Running: true,
 		Timeout: commitTimeout << (r.tries / 2),
 		Peers:   r.holders, Copy: points.of(commit.Digest).copy, Time: limit,
@@ -215,15 +216,15 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 	}, func(f failure) { obtained(a, f.err, f.cancelled) }, nil)
 }
 
-// obtained handles the result of obtainCommit.
-func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, cancelled bool) {
+// obtained handles the result of obtainIntermediate.
+func (r *rejoin) obtained(m *modelsync.Model, points *intermediates, err error, cancelled bool) {
 	switch {
 	case cancelled:
 	case err != nil:
 		if r.tries++; r.tries%2 == 1 { // give the asked members time to prepare it
-			r.notBefore = r.engine.tasks.Now().Add(commitPauses[r.tries/2])
+			r.notBefore = r.engine.tasks.Now().Add(intermediatePauses[r.tries/2])
 		}
-		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "will_retry", r.tries < maxCommitTries, "err", err)
+		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "will_retry", r.tries < maxIntermediateTries, "err", err)
 	default:
 		points.add(m)
 	}
@@ -268,7 +269,7 @@ func (v *view) quorum(lag uint32) (q quorum, ok bool) {
 // replica hash.
 func (r *rejoin) replay(v *view, q quorum, peers []identity.ID, limit time.Duration) {
 	epoch, trainer, until := r.epoch, r.engine.trainer, q.after
-	plan := handover.ReplayPlan{
+	plan := modelsync.ReplayPlan{
 		From: beganWith(epoch, r.model), Start: epoch.startStep, ColdSteps: r.engine.prepared.coldSteps,
 		After: min(r.step, until), Until: until, Hash: r.hash, Peers: peers, Wanted: q.is,
 	}
@@ -289,14 +290,14 @@ func (r *rejoin) replay(v *view, q quorum, peers []identity.ID, limit time.Durat
 	})
 }
 
-// followed is the result of handover.Models.Follow.
+// followed is the result of modelsync.Models.Follow.
 type followed struct {
-	handover.Replayed
+	modelsync.Replayed
 	err error
 }
 
 // cameTo updates the progress of the trainer. now is the step of the running round.
-func (r *rejoin) cameTo(now, until uint32, got handover.Replayed, err error) {
+func (r *rejoin) cameTo(now, until uint32, got modelsync.Replayed, err error) {
 	switch {
 	case err != nil && until <= r.step:
 		r.notBefore = r.engine.tasks.Now().Add(modelPause)

@@ -107,8 +107,8 @@ func TestLyingListFallsBack(t *testing.T) {
 	}
 }
 
-// TestOneLiarIsOutvoted checks that the list of most peers is tried first.
-func TestOneLiarIsOutvoted(t *testing.T) {
+// TestListOfMostPeersIsTriedFirst checks that the list of most peers is tried first.
+func TestListOfMostPeersIsTriedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, longer(4))
 		a, b := w.launch(0, large), w.launch(1, large)

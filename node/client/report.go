@@ -56,38 +56,38 @@ func (r *reporter) state(v *view) {
 }
 
 // foreign reports a held result as rejected if it was made from another replica of the model.
-func (r *reporter) foreign(b *tally.Tally, s *tally.Slot, c *tally.Candidate) {
-	if b.Began && c.State == tally.Held && c.Replica != b.Replica {
-		r.rejected(b, s, "made from a different replica of the model")
+func (r *reporter) foreign(t *tally.Tally, s *tally.Slot, c *tally.Candidate) {
+	if t.Began && c.State == tally.Held && c.Replica != t.Replica {
+		r.rejected(t, s, "made from a different replica of the model")
 	}
 }
 
 // rejected reports a result that this client does not count.
-func (r *reporter) rejected(b *tally.Tally, s *tally.Slot, reason string) {
+func (r *reporter) rejected(t *tally.Tally, s *tally.Slot, reason string) {
 	from := identity.ID(s.Owner)
-	r.log.Warn("result rejected", "step", b.Round.Step, "batch", s.Batch, "from", from.Short(), "reason", reason)
-	r.emit(event.Rejected{Step: b.Round.Step, Batch: batchOf(s.Batch), From: from.String(), Reason: reason})
+	r.log.Warn("result rejected", "step", t.Round.Step, "batch", s.Batch, "from", from.Short(), "reason", reason)
+	r.emit(event.Rejected{Step: t.Round.Step, Batch: batchOf(s.Batch), From: from.String(), Reason: reason})
 }
 
 // equivocation reports a trainer that signed two results.
-func (r *reporter) equivocation(l *tally.Tally, author identity.ID, a wire.ResultAnnouncement) {
+func (r *reporter) equivocation(t *tally.Tally, author identity.ID, a wire.ResultAnnouncement) {
 	r.log.Warn("a trainer signed two results", "step", a.Step, "batch", a.Batch, "from", author.Short())
 	e := event.Equivocation{Step: a.Step, Batch: batchOf(a.Batch), From: author.String()}
-	for _, c := range l.Find(a.Batch).Candidates {
+	for _, c := range t.Find(a.Batch).Candidates {
 		e.Commitments = append(e.Commitments, hexOf(c.Commitment))
 	}
 	r.emit(e)
 }
 
 // held reports that every result of the running round that can be expected is held.
-func (r *reporter) held(l *tally.Tally) {
-	e := event.ResultsHeld{Step: l.Round.Step, Batches: len(l.Slots)}
-	for i := range l.Slots {
-		if l.HeldOf(&l.Slots[i]) != nil {
+func (r *reporter) held(t *tally.Tally) {
+	e := event.ResultsHeld{Step: t.Round.Step, Batches: len(t.Slots)}
+	for i := range t.Slots {
+		if t.HeldOf(&t.Slots[i]) != nil {
 			e.Held++
 		}
 	}
-	if newest := l.Newest(); newest != nil {
+	if newest := t.Newest(); newest != nil {
 		e.FetchSeconds = newest.Took.Seconds()
 	}
 	r.emit(e)

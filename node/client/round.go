@@ -22,15 +22,15 @@ func (n *Node) roundTrain() {
 	step := n.run.state.Progress.Step
 	_, ahead := n.engine.Ahead(step + 1)
 	n.engine.CancelTraining(func(of uint32) bool { return of == step || ahead })
-	l := n.keepUp()
-	if l == nil || n.seat.leaving.begun() {
+	rs := n.keepUp()
+	if rs == nil || n.seat.leaving.begun() {
 		return
 	}
-	n.press(l)
-	n.train(l)
+	n.preempt(rs)
+	n.train(rs)
 	n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds)
-	n.trainAhead(l)
-	n.sendWitness(l, false)
+	n.trainAhead(rs)
+	n.sendWitness(rs, false)
 	n.accuse()
 }
 
@@ -57,88 +57,88 @@ func (n *Node) keepUp() *roundState {
 	round := n.run.state.CurrentRound()
 	if _, takesPart := round.MemberIndex(n.run.myself()); !takesPart || !n.run.isMember() {
 		if lag := n.engine.Lag(); round.Step > lag { // the next batch may be this client's
-			n.settle(round.Step - lag)
+			n.finalize(round.Step - lag)
 		}
 		return nil
 	}
-	l := n.rounds.of[round.Step]
-	if own := l.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !l.trained {
+	rs := n.rounds.of[round.Step]
+	if own := rs.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !rs.trained {
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // the predicted batch was wrong if members came or went
-		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout))              // while the previous rounds are being applied
+		n.engine.reader.read(own.Batch, n.run.completionTime(n.CompletionTimeout))      // while the previous rounds are being applied
 	}
-	if lag := n.engine.Lag(); round.Step > lag && !n.settle(round.Step-lag) {
+	if lag := n.engine.Lag(); round.Step > lag && !n.finalize(round.Step-lag) {
 		return nil
 	}
-	if !l.Began {
-		l.begin(n.rounds.replica, n.engine.Lag(), n.report)
+	if !rs.Began {
+		rs.begin(n.rounds.replica, n.engine.Lag(), n.report)
 	}
-	return l
+	return rs
 }
 
 // train computes this client's result when possible, or lets a training that started before the
 // round continue.
-func (n *Node) train(l *roundState) {
-	s := l.Own(n.run.me)
-	if l.trained || n.run.state.RunState != coordinator.RoundTrain {
+func (n *Node) train(rs *roundState) {
+	s := rs.Own(n.run.me)
+	if rs.trained || n.run.state.RunState != coordinator.RoundTrain {
 		return
 	}
-	if batch, ahead := n.engine.Ahead(l.Round.Step); ahead {
+	if batch, ahead := n.engine.Ahead(rs.Round.Step); ahead {
 		switch {
 		case s == nil || batch != s.Batch: // the members differ from the prediction
 			n.engine.Cancel()
-		case n.auditor.MayTrain(l.Round.Step):
-			l.trained = true
+		case n.auditor.MayTrain(rs.Round.Step):
+			rs.trained = true
 			n.engine.Begin()
 			n.engine.begun()
 		}
 		return
 	}
-	if s == nil || n.rounds.replica.isAfter(l.Round.Step, n.engine.Lag()) || !n.engine.signing.May(l.Round.Step) || !n.auditor.MayTrain(l.Round.Step) {
+	if s == nil || n.rounds.replica.isAfter(rs.Round.Step, n.engine.Lag()) || !n.engine.signing.May(rs.Round.Step) || !n.auditor.MayTrain(rs.Round.Step) {
 		return
 	}
-	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
+	tokens := n.engine.reader.read(s.Batch, n.run.completionTime(n.CompletionTimeout))
 	if tokens != nil {
 		n.engine.CancelRecomputation(false)
 	}
 	if tokens == nil || !n.engine.Idle() {
 		return
 	}
-	l.trained = true
-	n.startTraining(core.Train{Step: l.Round.Step}, *tokens, func(context.Context) error { return nil })
+	rs.trained = true
+	n.startTraining(core.Train{Step: rs.Round.Step}, *tokens, func(context.Context) error { return nil })
 }
 
 // trainAhead starts to train for the next round before that round starts, if the weights already
 // include the results that must be applied before. With a lag of two rounds this is always possible,
 // so the exchange of results never delays a training. With a lag of one, it requires speculation.
-func (n *Node) trainAhead(l *roundState) {
-	own := l.Own(n.run.me)
-	if own != nil && !l.trained || n.rounds.replica == nil || n.rounds.replica.closing {
+func (n *Node) trainAhead(rs *roundState) {
+	own := rs.Own(n.run.me)
+	if own != nil && !rs.trained || n.rounds.replica == nil || n.rounds.replica.closing {
 		return
 	}
-	next := n.run.foretell(n.Draws)
+	next := n.run.predict(n.Draws)
 	n.engine.reader.forget(func(of assign.BatchID) bool { return next.ok && of == next.batch || own != nil && of == own.Batch })
-	if batch, ahead := n.engine.Ahead(l.Round.Step + 1); ahead && (!next.ok || batch != next.batch) { // members have changed since the training started
+	if batch, ahead := n.engine.Ahead(rs.Round.Step + 1); ahead && (!next.ok || batch != next.batch) { // members have changed since the training started
 		n.engine.Cancel()
 	}
 	if !next.ok {
 		return
 	}
-	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
+	tokens := n.engine.reader.read(next.batch, n.run.completionTime(n.CompletionTimeout))
 	lag := n.engine.Lag()
 	if lag > 1 && tokens != nil {
 		n.engine.CancelRecomputation(false)
 	}
 	switch {
-	case lag > 1 && !n.auditor.MayBegin(), tokens == nil, l.ahead == next.batch:
+	case lag > 1 && !n.auditor.MayBegin(), tokens == nil, rs.ahead == next.batch:
 		return
-	case lag == 1 && !n.rounds.applier.foresee(l), !n.engine.Idle():
+	case lag == 1 && !n.rounds.applier.speculate(rs), !n.engine.Idle():
 		return
 	}
 	if before := next.step - lag; lag > 1 && n.rounds.replica.step < before {
-		n.settleEarly(before)
+		n.finalizeEarly(before)
 		return
 	}
-	l.ahead = next.batch
+	rs.ahead = next.batch
 	wait, begun := n.tasks.Signal()
 	n.engine.begun = begun
 	n.startTraining(core.Train{Step: next.step, Batch: next.batch, Ahead: true}, *tokens, wait)
@@ -219,8 +219,8 @@ func (n *Node) trained(t training) bool {
 		n.report.log.Error("train", "step", step, "batch", t.batch, "err", t.err)
 		return false
 	}
-	if l := n.rounds.of[step]; l != nil {
-		l.claim = claimOf(t.report)
+	if rs := n.rounds.of[step]; rs != nil {
+		rs.claim = claimOf(t.report)
 	}
 	n.report.log.Debug("trained", "step", step, "batch", t.batch, "loss", float64(t.report.Loss), "seconds", t.report.Seconds)
 	n.report.emit(t.report)
@@ -230,18 +230,18 @@ func (n *Node) trained(t training) bool {
 
 // announce signs and announces this client's result, unless the round is over.
 func (n *Node) announce(t training) {
-	step, l := t.report.Step, n.rounds.of[t.report.Step]
-	if l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
+	step, rs := t.report.Step, n.rounds.of[t.report.Step]
+	if rs == nil || !rs.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
 		n.report.log.Info("the result is too late; discarding it", "step", step)
 		return
 	}
-	s := l.Find(t.batch)
+	s := rs.Find(t.batch)
 	if s == nil || s.Owner != n.run.myself() {
 		n.report.log.Info("the batch now belongs to another member; discarding the result", "step", step, "batch", t.batch)
 		return
 	}
 	a := wire.ResultAnnouncement{
-		Run: n.run.hash, Step: step, Batch: s.Batch, Size: uint32(len(t.payload)), Replica: l.Replica, Start: l.start,
+		Run: n.run.hash, Step: step, Batch: s.Batch, Size: uint32(len(t.payload)), Replica: rs.Replica, Start: rs.start,
 	}
 	err := n.engine.signing.Publish(t.permit, func() (raw []byte, err error) {
 		if a.Blob, err = n.Network.Put(t.payload); err != nil {
@@ -249,13 +249,13 @@ func (n *Node) announce(t training) {
 		}
 		return n.Announcements.Sign(a), nil
 	}, func(raw []byte) error {
-		if err := l.Hear(n.run.me, a, raw); err != nil {
+		if err := rs.Hear(n.run.me, a, raw); err != nil {
 			return err
 		}
 		own := s.Candidates[len(s.Candidates)-1]
 		own.Payload = t.payload
-		l.Hold(s, own, a.Size)
-		l.commitment, l.raw, l.made = a.Blob, raw, n.tasks.Now()
+		rs.Hold(s, own, a.Size)
+		rs.commitment, rs.raw, rs.made = a.Blob, raw, n.tasks.Now()
 		n.report.total.PayloadSent += uint64(a.Size)
 		n.gossip.share(raw, t.payload, n.run.members())
 		n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(t.payload), Commitment: hexOf(a.Blob)})
@@ -269,18 +269,18 @@ func (n *Node) announce(t training) {
 	}
 }
 
-// press lets an urgent trial use the trainer before the next training, if the training's result is not
-// late because of that.
-func (n *Node) press(l *roundState) {
+// preempt lets an urgent trial use the trainer before the next training, if the training's result
+// is not late because of that.
+func (n *Node) preempt(rs *roundState) {
 	if !n.auditor.Judges() {
 		return
 	}
-	leeway := n.rounds.leeway(l.Round.Step)
+	leeway := n.rounds.leeway(rs.Round.Step)
 	switch {
-	case l.Own(n.run.me) != nil && !l.trained:
-		n.auditor.Press(leeway - n.tasks.Now().Sub(l.opened))
-	case n.engine.Lag() > 1 && n.run.foretell(n.Draws).ok: // the training of the next round, before that starts
-		n.auditor.Press(leeway)
+	case rs.Own(n.run.me) != nil && !rs.trained:
+		n.auditor.Preempt(leeway - n.tasks.Now().Sub(rs.opened))
+	case n.engine.Lag() > 1 && n.run.predict(n.Draws).ok: // the training of the next round, before that starts
+		n.auditor.Preempt(leeway)
 	}
 }
 
@@ -325,56 +325,56 @@ func (n *Node) roundWitness() {
 	next := n.run.state.Progress.Step + 1
 	_, ahead := n.engine.Ahead(next)
 	n.engine.CancelTraining(func(uint32) bool { return ahead })
-	if l := n.keepUp(); l != nil && !n.seat.leaving.begun() {
-		n.sendWitness(l, true)
+	if rs := n.keepUp(); rs != nil && !n.seat.leaving.begun() {
+		n.sendWitness(rs, true)
 		n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds)
-		n.trainAhead(l)
+		n.trainAhead(rs)
 	}
 }
 
 // complete reports whether a witness has waited long enough for a round's results: it holds all awaited
 // results, or the missing ones are late compared with most others. A slow member, or even a third of
 // the members, therefore cannot make witnesses wait for an arbitrary time.
-func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
-	l.pace.see(l.Tally, now)
-	held, all := l.Progress(awaited)
+func (rs *roundState) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
+	rs.pace.see(rs.Tally, now)
+	held, all := rs.Progress(awaited)
 	quorum := assign.Quorum(len(all))
 	if len(held) < quorum {
-		l.most = time.Time{}
+		rs.most = time.Time{}
 		return len(held) == len(all)
 	}
-	if l.most.IsZero() {
-		l.most = now
+	if rs.most.IsZero() {
+		rs.most = now
 	}
-	return len(held) == len(all) || now.After(l.deadline(held, quorum))
+	return len(held) == len(all) || now.After(rs.deadline(held, quorum))
 }
 
 // sendWitness sends the proof of an elected witness. During the round, it does nothing until the client
 // holds all results that can be expected. At the end of the round, if now is set, it proves the results
 // that the client holds.
-func (n *Node) sendWitness(l *roundState, now bool) {
-	complete := !now && (l.elected || !l.told || n.auditor.Judges()) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
-	if complete && !l.told {
-		l.told = true
-		n.report.held(l.Tally)
+func (n *Node) sendWitness(rs *roundState, now bool) {
+	complete := !now && (rs.elected || !rs.told || n.auditor.Judges()) && rs.complete(n.run.awaits(rs.Tally), n.tasks.Now())
+	if complete && !rs.told {
+		rs.told = true
+		n.report.held(rs.Tally)
 	}
-	if !l.elected || !now && !complete {
+	if !rs.elected || !now && !complete {
 		return
 	}
-	index, _ := l.Round.MemberIndex(n.run.myself())
-	if slices.ContainsFunc(l.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }) {
+	index, _ := rs.Round.MemberIndex(n.run.myself())
+	if slices.ContainsFunc(rs.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }) {
 		return
 	}
-	if n.actions.answered("witness", l.Round.Step) {
+	if n.actions.answered("witness", rs.Round.Step) {
 		return
 	}
-	proof, count := l.Witness()
-	proof.Claim = l.claim
+	proof, count := rs.Witness()
+	proof.Claim = rs.claim
 	if member, known := n.run.state.Member(n.run.myself()); known && n.run.state.Config.VerificationPercent > 0 {
 		proof.Reveal = n.seat.reveals.withProof(member, n.run.state.Progress.Epoch)
 	}
 	n.actions.submit("witness", proof.Step, proof, func() {
-		n.report.log.Debug("witnessed", "step", proof.Step, "held", count, "batches", len(l.Slots))
-		n.report.emit(event.WitnessSent{Step: proof.Step, Held: count, Batches: len(l.Slots)})
+		n.report.log.Debug("witnessed", "step", proof.Step, "held", count, "batches", len(rs.Slots))
+		n.report.emit(event.WitnessSent{Step: proof.Step, Held: count, Batches: len(rs.Slots)})
 	})
 }

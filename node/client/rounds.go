@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
@@ -47,7 +47,7 @@ const (
 )
 
 // newestStep returns the newest step whose results the model includes; 0: none.
-func newestStep(r *replica, held *handover.Model) uint32 {
+func newestStep(r *replica, held *modelsync.Model) uint32 {
 	switch {
 	case r != nil:
 		return r.step
@@ -62,12 +62,12 @@ func newestStep(r *replica, held *handover.Model) uint32 {
 // its user set, and only the users can decide which model is right. All results made from one of the
 // models are lost, and members whose model has no quorum take over the other model. l is the epoch's
 // first round, or nil.
-func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog.Logger) {
-	if r.epoch.checkpoint.FromPeers() || r.otherModels || l == nil || !l.Began {
+func (r *replica) findOtherModels(rs *roundState, s *coordinator.State, log *slog.Logger) {
+	if r.epoch.checkpoint.FromPeers() || r.otherModels || rs == nil || !rs.Began {
 		return
 	}
-	announced, others := l.Origins()
-	if others == 0 || announced < len(l.Slots) && s.RunState == coordinator.RoundTrain {
+	announced, others := rs.Origins()
+	if others == 0 || announced < len(rs.Slots) && s.RunState == coordinator.RoundTrain {
 		return
 	}
 	r.otherModels = true
@@ -109,8 +109,8 @@ type roundState struct {
 // it is zero.
 func (r *roundStates) leeway(step uint32) time.Duration {
 	for step--; r.of[step] != nil; step-- {
-		if l := r.of[step]; !l.most.IsZero() && !l.made.IsZero() {
-			return l.witnessWait() - max(0, l.made.Sub(l.most))
+		if rs := r.of[step]; !rs.most.IsZero() && !rs.made.IsZero() {
+			return rs.witnessWait() - max(0, rs.made.Sub(rs.most))
 		}
 	}
 	return 0
@@ -119,37 +119,37 @@ func (r *roundStates) leeway(step uint32) time.Duration {
 // newRoundState returns the state of a new round.
 func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.Time) *roundState {
 	config := v.state.Config
-	l := &roundState{start: v.startOf(round.Step), opened: now, pace: newPace(now), answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
-	l.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
-	for i := range l.Slots {
-		if owner, known := v.state.Member(l.Slots[i].Owner); known {
-			l.Slots[i].OptimizerSince = owner.OptimizerSince
+	rs := &roundState{start: v.startOf(round.Step), opened: now, pace: newPace(now), answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	rs.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
+	for i := range rs.Slots {
+		if owner, known := v.state.Member(rs.Slots[i].Owner); known {
+			rs.Slots[i].OptimizerSince = owner.OptimizerSince
 		}
 	}
 	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
-		l.elected = draws.Elected(&round, config, index)
+		rs.elected = draws.Elected(&round, config, index)
 	}
-	return l
+	return rs
 }
 
 // wellAnswered reports whether an honest member has answered a request about the finished round: more
 // members have answered than can be dishonest, which are fewer than a third of the epoch's first ones.
-func (l *roundState) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
+func (rs *roundState) wellAnswered() bool { return len(rs.answered) > (rs.seats-1)/3 }
 
 // begin sets the replica that the round's results must be made from: the replica after the newest
 // step that is applied before it, if it is known. At the start of an epoch everything is applied.
-func (l *roundState) begin(r *replica, lag uint32, report *reporter) {
+func (rs *roundState) begin(r *replica, lag uint32, report *reporter) {
 	from := r.hash
-	if r.step+lag > l.Round.Step {
+	if r.step+lag > rs.Round.Step {
 		from = r.before
 	}
 	if from == ([32]byte{}) {
 		return
 	}
-	l.Begin(tally.ReplicaAt(from, l.start.Hash))
-	for i := range l.Slots {
-		for _, c := range l.Slots[i].Candidates {
-			report.foreign(l.Tally, &l.Slots[i], c)
+	rs.Begin(tally.ReplicaAt(from, rs.start.Hash))
+	for i := range rs.Slots {
+		for _, c := range rs.Slots[i].Candidates {
+			report.foreign(rs.Tally, &rs.Slots[i], c)
 		}
 	}
 }
@@ -162,55 +162,55 @@ type offence struct {
 }
 
 // offended records that two results of a batch are known.
-func (l *roundState) offended(s *tally.Slot, now time.Time) {
-	for _, o := range l.offences {
+func (rs *roundState) offended(s *tally.Slot, now time.Time) {
+	for _, o := range rs.offences {
 		if o.slot == s {
 			return
 		}
 	}
-	l.offences = append(l.offences, &offence{slot: s, known: now})
+	rs.offences = append(rs.offences, &offence{slot: s, known: now})
 }
 
 // roundStates contains the tallied rounds, announcements for future rounds, and the replica that
 // the rounds are applied to.
 type roundStates struct {
-	replica    *replica               // nil: the client does not follow the epoch
-	of         map[uint32]*roundState // by step
-	steps      []uint32               // ascending; replaced, never modified in place
-	early      []announcement         // for rounds that have not started here
-	earlyBytes int                    // bytes of the results in early
-	points     commitPoints           // intermediate checkpoints
-	applier    applier
-	taker      taker
+	replica     *replica               // nil: the client does not follow the epoch
+	of          map[uint32]*roundState // by step
+	steps       []uint32               // ascending; replaced, never modified in place
+	early       []announcement         // for rounds that have not started here
+	earlyBytes  int                    // bytes of the results in early
+	points      intermediates          // intermediate checkpoints
+	applier     applier
+	snapshotter snapshotter
 }
 
 // put adds the round of a step.
-func (ls *roundStates) put(step uint32, l *roundState) {
-	ls.of[step] = l
-	ls.order()
+func (states *roundStates) put(step uint32, rs *roundState) {
+	states.of[step] = rs
+	states.order()
 }
 
 // remove removes the round of a step.
-func (ls *roundStates) remove(step uint32) {
-	delete(ls.of, step)
-	ls.order()
+func (states *roundStates) remove(step uint32) {
+	delete(states.of, step)
+	states.order()
 }
 
-func (ls *roundStates) order() {
-	steps := make([]uint32, 0, len(ls.of))
-	for step := range ls.of {
+func (states *roundStates) order() {
+	steps := make([]uint32, 0, len(states.of))
+	for step := range states.of {
 		steps = append(steps, step)
 	}
 	slices.Sort(steps)
-	ls.steps = steps
+	states.steps = steps
 }
 
 // after returns the tallies of the rounds after a step, oldest first.
-func (ls *roundStates) after(step uint32) []*tally.Tally {
-	open := make([]*tally.Tally, 0, len(ls.steps))
-	for _, s := range ls.steps {
+func (states *roundStates) after(step uint32) []*tally.Tally {
+	open := make([]*tally.Tally, 0, len(states.steps))
+	for _, s := range states.steps {
 		if s > step {
-			open = append(open, ls.of[s].Tally)
+			open = append(open, states.of[s].Tally)
 		}
 	}
 	return open
@@ -218,9 +218,9 @@ func (ls *roundStates) after(step uint32) []*tally.Tally {
 
 // lead reports whether this client's tallies suffice to determine the outcomes of all rounds of an
 // epoch after one step, up to another.
-func (ls *roundStates) lead(epochStart, after, until uint32) bool {
+func (states *roundStates) lead(epochStart, after, until uint32) bool {
 	for step := after + 1; step <= until; step++ {
-		if l := ls.of[step]; l == nil || !l.Final || l.EpochStart != epochStart {
+		if rs := states.of[step]; rs == nil || !rs.Final || rs.EpochStart != epochStart {
 			return false
 		}
 	}
@@ -228,37 +228,37 @@ func (ls *roundStates) lead(epochStart, after, until uint32) bool {
 }
 
 // eachBlob calls need for the hash of each result that is held or being fetched.
-func (ls *roundStates) eachBlob(need func(hash [32]byte)) {
-	for _, l := range ls.of {
-		l.EachBlob(need)
+func (states *roundStates) eachBlob(need func(hash [32]byte)) {
+	for _, rs := range states.of {
+		rs.EachBlob(need)
 	}
 }
 
 // keepEarly keeps an announcement of a peer that is slightly ahead, for the next round.
-func (ls *roundStates) keepEarly(u announcement, next uint32) {
-	if step := u.result.Step; step < next || step > next+1 || len(ls.early) >= maxEarly {
+func (states *roundStates) keepEarly(msg announcement, next uint32) {
+	if step := msg.result.Step; step < next || step > next+1 || len(states.early) >= maxEarly {
 		return
 	}
 	count := 0
-	for _, other := range ls.early {
-		if other.author == u.author {
+	for _, other := range states.early {
+		if other.author == msg.author {
 			count++
 		}
 	}
 	if count >= maxEarlyEach {
 		return
 	}
-	if ls.earlyBytes+len(u.payload) > maxEarlyBytes {
-		u.payload = nil
+	if states.earlyBytes+len(msg.payload) > maxEarlyBytes {
+		msg.payload = nil
 	}
-	ls.earlyBytes += len(u.payload)
-	ls.early = append(ls.early, u)
+	states.earlyBytes += len(msg.payload)
+	states.early = append(states.early, msg)
 }
 
 // takeEarly returns and removes the kept announcements.
-func (ls *roundStates) takeEarly() []announcement {
-	early := ls.early
-	ls.early, ls.earlyBytes = nil, 0
+func (states *roundStates) takeEarly() []announcement {
+	early := states.early
+	states.early, states.earlyBytes = nil, 0
 	return early
 }
 
@@ -272,27 +272,27 @@ func (n *Node) openRounds() {
 	newest := rounds[len(rounds)-1].Step
 	kept := 2 + n.engine.Lag() // the running round, the unapplied rounds before it, and one more for late peers
 	for i, round := range rounds {
-		l := n.rounds.of[round.Step]
-		if l != nil && l.Round.Seed != round.Seed { // the host lost its state
-			n.closeRound(l)
-			l = nil
+		rs := n.rounds.of[round.Step]
+		if rs != nil && rs.Round.Seed != round.Seed { // the host lost its state
+			n.closeRound(rs)
+			rs = nil
 		}
-		if l == nil {
+		if rs == nil {
 			if round.Step+kept <= newest {
 				continue
 			}
-			l = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
+			rs = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
 			before := n.rounds.of[round.Step-1]
-			if before != nil && before.EpochStart == l.EpochStart && n.engine.Lag() > 1 {
-				l.pace.follow(before, l.Slots)
+			if before != nil && before.EpochStart == rs.EpochStart && n.engine.Lag() > 1 {
+				rs.pace.follow(before, rs.Slots)
 			}
-			n.engine.outlook.waited(before, l.opened)
-			n.rounds.put(round.Step, l)
+			n.engine.outlook.waited(before, rs.opened)
+			n.rounds.put(round.Step, rs)
 		}
-		if l.start == (wire.Head{}) && !l.Began {
-			l.start = n.run.startOf(round.Step)
+		if rs.start == (wire.Head{}) && !rs.Began {
+			rs.start = n.run.startOf(round.Step)
 		}
-		l.Renew(round, !running || i < len(rounds)-1)
+		rs.Renew(round, !running || i < len(rounds)-1)
 	}
 	for _, step := range n.rounds.steps {
 		behind := n.rounds.replica != nil && step > n.rounds.replica.step && step+coordinator.StoredRounds > newest
@@ -307,12 +307,12 @@ func (n *Node) openRounds() {
 }
 
 // closeRound drops a round and its blobs.
-func (n *Node) closeRound(l *roundState) {
-	step := l.Round.Step
-	n.fetcher.StopRound(l.Tally)
+func (n *Node) closeRound(rs *roundState) {
+	step := rs.Round.Step
+	n.fetcher.StopRound(rs.Tally)
 	n.rounds.remove(step)
-	n.store.Shelf.DropRound(step)
-	n.store.Drop(l.Blobs()...)
+	n.store.Cache.DropRound(step)
+	n.store.Drop(rs.Blobs()...)
 }
 
 // hearWaiting enters the waiting announcements. Processing them together is cheaper than one at a time,
@@ -324,90 +324,90 @@ func (n *Node) hearWaiting() {
 }
 
 // hear enters an announcement into the tally, or keeps it for a future round.
-func (n *Node) hear(u announcement) {
-	a := u.result
-	l := n.rounds.of[a.Step]
-	if l == nil {
-		if n.run.state != nil && (u.author == (identity.ID{}) || n.run.healthy(coordinator.ClientID(u.author))) {
-			n.rounds.keepEarly(u, n.run.state.Progress.Step)
+func (n *Node) hear(msg announcement) {
+	a := msg.result
+	rs := n.rounds.of[a.Step]
+	if rs == nil {
+		if n.run.state != nil && (msg.author == (identity.ID{}) || n.run.healthy(coordinator.ClientID(msg.author))) {
+			n.rounds.keepEarly(msg, n.run.state.Progress.Step)
 		}
 		return
 	}
-	if a.Start != l.start || u.author == (identity.ID{}) {
-		n.compareStarts(l.start, u)
+	if a.Start != rs.start || msg.author == (identity.ID{}) {
+		n.compareStarts(rs.start, msg)
 		return
 	}
-	err := l.Hear(u.author, a, u.raw)
-	for _, c := range l.Displaced() {
+	err := rs.Hear(msg.author, a, msg.raw)
+	for _, c := range rs.Displaced() {
 		n.fetcher.Stop(c)
 		n.store.Drop(c.Commitment)
 	}
-	if u.payload != nil && n.rounds.replica != nil {
-		n.fetcher.Take(l.Tally, a, u.payload, n.run.terms(n.engine.trainer, n.SettleTimeout))
+	if msg.payload != nil && n.rounds.replica != nil {
+		n.fetcher.Take(rs.Tally, a, msg.payload, n.run.terms(n.engine.trainer, n.CompletionTimeout))
 	}
 	switch {
 	case err == nil, errors.Is(err, tally.ErrKnownResult):
 	case errors.Is(err, tally.ErrOtherSize):
-		n.report.log.Warn("a trainer signed a result with two sizes", "step", a.Step, "batch", a.Batch, "from", u.author.Short())
-		if flying := l.Dispute(a.Batch, a.Blob); flying != nil {
+		n.report.log.Warn("a trainer signed a result with two sizes", "step", a.Step, "batch", a.Batch, "from", msg.author.Short())
+		if flying := rs.Dispute(a.Batch, a.Blob); flying != nil {
 			n.fetcher.Interrupt(flying)
 		}
 	case errors.Is(err, tally.ErrEquivocation):
-		l.offended(l.Find(a.Batch), n.tasks.Now())
-		n.report.equivocation(l.Tally, u.author, a)
+		rs.offended(rs.Find(a.Batch), n.tasks.Now())
+		n.report.equivocation(rs.Tally, msg.author, a)
 	default:
-		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
+		n.report.log.Debug("announcement refused", "from", msg.author.Short(), "err", err)
 	}
 }
 
 // compareStarts handles an announcement whose head of the log at the start of the round differs from
 // this client's head, or is missing.
-func (n *Node) compareStarts(own wire.Head, u announcement) {
-	other := u.result.Start
+func (n *Node) compareStarts(own wire.Head, msg announcement) {
+	other := msg.result.Start
 	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
-		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "the announcement has no head of the log, or this client knows none")
+		n.report.log.Debug("announcement refused", "from", msg.author.Short(), "err", "the announcement has no head of the log, or this client knows none")
 		return
 	}
-	if n.run.lie != nil {
+	if n.run.hostFault != nil {
 		return
 	}
-	n.run.lie = n.run.fork(own, u)
+	n.run.hostFault = n.run.fork(own, msg)
 	n.engine.Cancel()
 	n.report.log.Error("the run's host shows members different histories; this client stops and informs the other members", "step", own.Step)
 	wait, _ := n.tasks.Signal()
 	n.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)
+		ctx, cancel := n.tasks.WithTimeout(ctx, forkNoticeTime)
 		defer cancel()
 		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // members that do not get this message get another member's
 		_ = wait(ctx)                                 // gives gossip time to deliver the message
-		return func() { n.fail(n.run.lie) }
+		return func() { n.fail(n.run.hostFault) }
 	})
 }
 
-// fork returns the proof that the host showed members different logs. u is a member's announcement with
-// another head at the start of a round than own. The host signed both heads.
-func (v *view) fork(own wire.Head, u announcement) error {
-	return &follow.Lie{
+// fork returns the proof that the host showed members different logs. msg is a member's
+// announcement with another head at the start of a round than own. The host signed both heads.
+func (v *view) fork(own wire.Head, msg announcement) error {
+	return &follow.HostFault{
 		Reason: fmt.Sprintf("the host showed other members a different start of step %d than this client", own.Step),
 		Evidence: follow.Evidence{
-			Genesis: v.genesis, Heads: []wire.Head{own, u.result.Start}, Index: own.Index, Announcement: bytes.Clone(u.raw),
+			Genesis: v.genesis, Heads: []wire.Head{own, msg.result.Start}, Index: own.Index, Announcement: bytes.Clone(msg.raw),
 		},
 	}
 }
 
-// farewellTime is how long a client stays to inform other members of a fork.
-const farewellTime = 2 * time.Second
+// forkNoticeTime is how long a client stays to inform other members of a fork.
+const forkNoticeTime = 2 * time.Second
 
 // fetchResults fetches results that are announced in unapplied rounds.
 func (n *Node) fetchResults() {
 	if r, trainer := n.rounds.replica, n.engine.trainer; r != nil && trainer != nil {
-		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer, n.SettleTimeout))
+		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer, n.CompletionTimeout))
 	}
 }
 
 // terms returns the run's current limits for a fetch.
-func (v *view) terms(trainer env.Trainer, settle time.Duration) fetch.Terms {
-	return fetch.Terms{Trainer: trainer, Settle: v.settleTime(settle), Round: roundTime(v.state.Config)}
+func (v *view) terms(trainer env.Trainer, finalize time.Duration) fetch.Terms {
+	return fetch.Terms{Trainer: trainer, Completion: v.completionTime(finalize), Round: roundTime(v.state.Config)}
 }
 
 // fetched receives the results of the fetcher.
@@ -418,17 +418,17 @@ type fetched struct {
 }
 
 // Late implements fetch.Owner: the round was dropped here, or is applied.
-func (f fetched) Late(b *tally.Tally) bool {
-	l, r := f.rounds.of[b.Round.Step], f.rounds.replica
-	return l == nil || l.Tally != b || r != nil && b.Round.Step <= r.step
+func (f fetched) Late(t *tally.Tally) bool {
+	rs, r := f.rounds.of[t.Round.Step], f.rounds.replica
+	return rs == nil || rs.Tally != t || r != nil && t.Round.Step <= r.step
 }
 
 // Held implements fetch.Owner.
-func (f fetched) Held(b *tally.Tally, s *tally.Slot, c *tally.Candidate) { f.report.foreign(b, s, c) }
+func (f fetched) Held(t *tally.Tally, s *tally.Slot, c *tally.Candidate) { f.report.foreign(t, s, c) }
 
 // Rejected implements fetch.Owner.
-func (f fetched) Rejected(b *tally.Tally, s *tally.Slot, reason string) {
-	f.report.rejected(b, s, reason)
+func (f fetched) Rejected(t *tally.Tally, s *tally.Slot, reason string) {
+	f.report.rejected(t, s, reason)
 }
 
 // NoRoom implements fetch.Owner. To free memory for running rounds, it drops data that is kept only for
@@ -436,7 +436,7 @@ func (f fetched) Rejected(b *tally.Tally, s *tally.Slot, reason string) {
 func (f fetched) NoRoom() {
 	f.store.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {
-		f.rounds.points.handed.giveWay(r.epoch.startStep)
+		f.rounds.points.served.stop(r.epoch.startStep)
 	}
 }
 

@@ -20,9 +20,9 @@ import (
 
 var errNoHolder = errors.New("no holder has it")
 
-// shelfNetwork is a network whose blobs are in a map. If holders are asked, it waits for missing
+// blobNetwork is a network whose blobs are in a map. If holders are asked, it waits for missing
 // blobs.
-type shelfNetwork struct {
+type blobNetwork struct {
 	env.Network
 	forgetful bool // discards fetched blobs
 
@@ -31,14 +31,14 @@ type shelfNetwork struct {
 	dropped [][32]byte
 }
 
-func (s *shelfNetwork) Drop(hash [32]byte) {
+func (s *blobNetwork) Drop(hash [32]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropped = append(s.dropped, hash)
 	delete(s.blobs, hash)
 }
 
-func (s *shelfNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+func (s *blobNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
 	s.mu.Lock()
 	data, held := s.blobs[hash]
 	s.mu.Unlock()
@@ -57,9 +57,9 @@ func (s *shelfNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, ho
 
 // roundNode returns a client with the tally of one finished round. All three witnesses hold the
 // given result of the first batch and nothing else.
-func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *shelfNetwork) {
+func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *blobNetwork) {
 	t.Helper()
-	network := &shelfNetwork{blobs: map[[32]byte][]byte{}}
+	network := &blobNetwork{blobs: map[[32]byte][]byte{}}
 	n, err := New(Options{
 		Key: clienttest.Key(9), RunID: clienttest.RunID, Backend: &submissions{}, Network: network, Data: clienttest.Data{},
 		NewTrainer: func(context.Context, checkpoint.Snapshot, env.Definition) (env.Trainer, error) { return nil, nil },
@@ -75,18 +75,18 @@ func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *shelf
 	n.run.state = &coordinator.State{Config: clienttest.Config(3)}
 	round := clienttest.Round()
 	n.rounds.replica = &replica{step: round.Step - 1}
-	l := newRoundState(round, &n.run, n.Draws, time.Time{})
-	n.rounds.put(round.Step, l)
-	list := make([]tally.Commitment, len(l.Slots))
+	rs := newRoundState(round, &n.run, n.Draws, time.Time{})
+	n.rounds.put(round.Step, rs)
+	list := make([]tally.Commitment, len(rs.Slots))
 	list[0] = holds
 	round.Witnesses = clienttest.Proofs(round.Seed, clienttest.Owners(round), list, list, list)
-	l.Renew(round, true)
-	return n, l, network
+	rs.Renew(round, true)
+	return n, rs, network
 }
 
 // say passes an announcement of the first batch's trainer to the client.
-func say(n *Node, l *roundState, c tally.Commitment, size int) {
-	s := &l.Slots[0]
+func say(n *Node, rs *roundState, c tally.Commitment, size int) {
+	s := &rs.Slots[0]
 	a := clienttest.Announcement(s.Batch, c, [32]byte{})
 	a.Size = uint32(size)
 	n.hear(announcement{author: identity.ID(s.Owner), result: a, raw: c[:]})
@@ -95,26 +95,26 @@ func say(n *Node, l *roundState, c tally.Commitment, size int) {
 // proceed takes the result of one task.
 func proceed(n *Node) { (<-n.tasks.Runtime.(*goroutines).posts)() }
 
-// TestFetchOfWhatMadeRoomEnds checks that the fetch of a displaced result ends, and that its blob
-// is dropped.
-func TestFetchOfWhatMadeRoomEnds(t *testing.T) {
+// TestFetchOfADisplacedResultEnds checks that the fetch of a displaced result ends, and that its
+// blob is dropped.
+func TestFetchOfADisplacedResultEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, l, network := roundNode(t, clienttest.Hash(1))
-		s := &l.Slots[0]
-		l.Final = false
-		say(n, l, clienttest.Hash(10), 1)
-		say(n, l, clienttest.Hash(11), 1)
+		n, rs, network := roundNode(t, clienttest.Hash(1))
+		s := &rs.Slots[0]
+		rs.Final = false
+		say(n, rs, clienttest.Hash(10), 1)
+		say(n, rs, clienttest.Hash(11), 1)
 		n.fetchResults()
-		l.Final, l.Round.WitnessesElected = true, 0 // two slots
+		rs.Final, rs.Round.WitnessesElected = true, 0 // two slots
 		away := s.Candidates[0]
-		if say(n, l, clienttest.Hash(1), 1); away.State != tally.Fetching || s.Contains(away) || len(s.Candidates) != 2 {
+		if say(n, rs, clienttest.Hash(1), 1); away.State != tally.Fetching || s.Contains(away) || len(s.Candidates) != 2 {
 			t.Fatalf("state %d, in its place: %v", away.State, s.Contains(away))
 		}
 		proceed(n)
-		if !slices.Contains(network.dropped, away.Commitment) || l.Unfetched() != 1 {
-			t.Errorf("dropped %x, %d unfetched", network.dropped, l.Unfetched())
+		if !slices.Contains(network.dropped, away.Commitment) || rs.Unfetched() != 1 {
+			t.Errorf("dropped %x, %d unfetched", network.dropped, rs.Unfetched())
 		}
-		n.fetcher.StopRound(l.Tally)
+		n.fetcher.StopRound(rs.Tally)
 		proceed(n)
 	})
 }
@@ -123,16 +123,16 @@ func TestFetchOfWhatMadeRoomEnds(t *testing.T) {
 // and stay in memory until they are applied.
 func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, l, network := roundNode(t, clienttest.Hash(1))
-		payload := clienttest.Result(l.Round.Step, l.Slots[0].Batch, l.Slots[0].Owner, [32]byte{})
-		say(n, l, clienttest.Hash(1), len(payload))
-		c := l.Slots[0].Candidates[0]
-		l.Hold(&l.Slots[0], c, c.Size)
-		_, lost, err := fetch.Read(n.tasks.Work, n.Network, l.Judge(time.Now(), true).Sources)
+		n, rs, network := roundNode(t, clienttest.Hash(1))
+		payload := clienttest.Result(rs.Round.Step, rs.Slots[0].Batch, rs.Slots[0].Owner, [32]byte{})
+		say(n, rs, clienttest.Hash(1), len(payload))
+		c := rs.Slots[0].Candidates[0]
+		rs.Hold(&rs.Slots[0], c, c.Size)
+		_, lost, err := fetch.Read(n.tasks.Work, n.Network, rs.Judge(time.Now(), true).Sources)
 		if len(lost) != 1 {
 			t.Fatalf("%d results are lost: %v", len(lost), err)
 		}
-		n.fetcher.Unread(l.Tally, lost, err)
+		n.fetcher.Unread(rs.Tally, lost, err)
 		network.blobs[c.Commitment], network.forgetful = payload, true
 		if n.fetchResults(); c.State != tally.Announced {
 			t.Error("fetched again without a pause")
@@ -140,12 +140,12 @@ func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 		time.Sleep(fetch.Pause)
 		n.fetchResults()
 		proceed(n)
-		if o := l.Judge(time.Now(), true); o.Missing > 0 || !slices.Equal(c.Payload, payload) {
+		if o := rs.Judge(time.Now(), true); o.Missing > 0 || !slices.Equal(c.Payload, payload) {
 			t.Errorf("outcome %+v, %d bytes in memory", o, len(c.Payload))
 		}
-		n.apply(l, l.Judge(time.Now(), true))
+		n.apply(rs, rs.Judge(time.Now(), true))
 		proceed(n)
-		if n.rounds.replica.step != l.Round.Step || c.Payload != nil {
+		if n.rounds.replica.step != rs.Round.Step || c.Payload != nil {
 			t.Errorf("applied step %d, in memory: %v", n.rounds.replica.step, c.Payload != nil)
 		}
 	})
@@ -154,16 +154,16 @@ func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 // TestWaitingAnnouncementsAreHeardTogether checks that a flood of announcements is processed at
 // once, up to a limit.
 func TestWaitingAnnouncementsAreHeardTogether(t *testing.T) {
-	n, l, _ := roundNode(t, clienttest.Hash(1))
-	l.Final = false
+	n, rs, _ := roundNode(t, clienttest.Hash(1))
+	rs.Final = false
 	const more = 10
 	n.gossip.heard = make(chan announcement, maxHeardAtOnce+more)
 	for i := range cap(n.gossip.heard) {
-		c, s := clienttest.Numbered(1, i, 0), &l.Slots[i%2]
+		c, s := clienttest.Numbered(1, i, 0), &rs.Slots[i%2]
 		n.gossip.heard <- announcement{author: identity.ID(s.Owner), result: clienttest.Announcement(s.Batch, c, [32]byte{}), raw: c[:]}
 	}
 	n.hearWaiting()
-	if first, second := len(l.Slots[0].Candidates), len(l.Slots[1].Candidates); len(n.gossip.heard) != more || first != tally.MaxCandidates || second != tally.MaxCandidates {
+	if first, second := len(rs.Slots[0].Candidates), len(rs.Slots[1].Candidates); len(n.gossip.heard) != more || first != tally.MaxCandidates || second != tally.MaxCandidates {
 		t.Errorf("%d are left, %d and %d entered", len(n.gossip.heard), first, second)
 	}
 	n.hearWaiting()

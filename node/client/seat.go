@@ -16,27 +16,27 @@ import (
 
 // seat manages this client's seat in the run.
 type seat struct {
-	greeted bool                   // the client has seen a state
-	origin  origin                 // the model that the run trains
-	told    coordinator.Checkpoint // the run's checkpoint at the newest accepted Join
-	acked   time.Time              // when the newest accepted Join was sent, until a state shows it
-	asked   bool                   // this process has joined
-	again   bool                   // the next entry is a return: the model was lost, or the process restarted
-	check   *runCheck              // newest check; nil: none yet
-	waiting waiting                // reason for waiting that was logged last
-	parting parting                // after the end of the run
-	leaving leaving                // graceful leave
-	holds   holdings               // models that it can load by itself
-	lacking lacking                // the run's newest model, while it is not available
-	rejoin  *rejoin                // return to a running epoch
-	reveals reveals                // for the draws of the run
+	greeted  bool                   // the client has seen a state
+	origin   origin                 // the model that the run trains
+	told     coordinator.Checkpoint // the run's checkpoint at the newest accepted Join
+	acked    time.Time              // when the newest accepted Join was sent, until a state shows it
+	asked    bool                   // this process has joined
+	again    bool                   // the next entry is a return: the model was lost, or the process restarted
+	check    *runCheck              // newest check; nil: none yet
+	waiting  waiting                // reason for waiting that was logged last
+	afterRun afterRun               // after the end of the run
+	leaving  leaving                // graceful leave
+	holds    holdings               // models that it can load by itself
+	missing  missingModel           // the run's newest model, while it is not available
+	rejoin   *rejoin                // return to a running epoch
+	reveals  reveals                // for the draws of the run
 }
 
 // runCheck is the result of CheckRun for a definition of the run.
 type runCheck struct {
 	task       core.ID
 	definition []byte
-	handed     bool // the model was to come from members; checked again if the run falls back to its initial one
+	fromPeers  bool // the model was to come from members; checked again if the run falls back to its initial one
 	passed     bool
 }
 
@@ -107,14 +107,14 @@ func (s *seat) checked(run env.Definition, e *engine, check func(context.Context
 	if check == nil {
 		return true
 	}
-	handed := run.Checkpoint.FromPeers()
-	if c := s.check; c != nil && bytes.Equal(c.definition, run.Definition) && (c.handed == handed || c.passed && handed) {
+	fromPeers := run.Checkpoint.FromPeers()
+	if c := s.check; c != nil && bytes.Equal(c.definition, run.Definition) && (c.fromPeers == fromPeers || c.passed && fromPeers) {
 		return c.passed
 	}
 	if s.check != nil {
 		e.Drop(s.check.task)
 	}
-	c := &runCheck{definition: run.Definition, handed: handed}
+	c := &runCheck{definition: run.Definition, fromPeers: fromPeers}
 	s.check = c
 	c.task = spawn(e.tasks, &e.Jobs, core.Check{}, func(ctx context.Context) failure {
 		return failure{check(ctx, run), ctx.Err() != nil}

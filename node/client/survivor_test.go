@@ -18,25 +18,25 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// withoutCommit is a network on which no peer serves the intermediate checkpoint of the running
-// epoch.
-type withoutCommit struct {
+// withoutIntermediate is a network on which no peer serves the intermediate checkpoint of the
+// running epoch.
+type withoutIntermediate struct {
 	env.Network
 	w *world
 }
 
-func (n withoutCommit) Request(ctx context.Context, peer identity.ID, protocol string, request []byte, limit int) ([]byte, error) {
+func (n withoutIntermediate) Request(ctx context.Context, peer identity.ID, protocol string, request []byte, limit int) ([]byte, error) {
 	if s := n.w.host.State(); protocol == exchange.ModelProtocol && s.Epoch.Commit.Digest == [32]byte(request) {
 		return nil, exchange.ErrNotHeld
 	}
 	return n.Network.Request(ctx, peer, protocol, request, limit)
 }
 
-// TestSurvivorWithoutTheCommitPoint kills all holders of the newest intermediate checkpoint. The
-// run falls back to it, but the only remaining member was restarted since and does not have it. The
-// run continues from the first model of the epoch, which this member has in memory or on its disk,
-// and not from the run's origin.
-func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
+// TestSurvivorWithoutTheIntermediateCheckpoint kills all holders of the newest intermediate
+// checkpoint. The run falls back to it, but the only remaining member was restarted since and does
+// not have it. The run continues from the first model of the epoch, which this member has in memory
+// or on its disk, and not from the run's origin.
+func TestSurvivorWithoutTheIntermediateCheckpoint(t *testing.T) {
 	for name, test := range map[string]struct {
 		keeps int  // number of checkpoints on its disk; 0 if it has no disk
 		seat  bool // it was restarted before the host withdrew it
@@ -62,7 +62,7 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 				for i := range 4 {
 					members = append(members, w.launch(i, change(i)))
 				}
-				w.until("a commit point of the second epoch", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == commit })
+				w.until("an intermediate checkpoint of the second epoch", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == commit })
 				if test.seat {
 					w.reach(commit+3, coordinator.RoundTrain) // rounds after the intermediate checkpoint are applied individually
 					members[0].net.Close()
@@ -71,13 +71,13 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 				}
 				members[0].crash()
 				if folder := (keep.Folder{Dir: filepath.Join(w.dir, "disk 0"), RunID: clienttest.RunID}); test.keeps > 0 {
-					if err := os.RemoveAll(folder.Commit(commit)); err != nil {
+					if err := os.RemoveAll(folder.Intermediate(commit)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				left := w.launch(0, func(o *options) {
 					change(0)(o)
-					o.Network = withoutCommit{o.Network, w}
+					o.Network = withoutIntermediate{o.Network, w}
 				})
 				w.until("it is back", func(*coordinator.State) bool { return len(all[event.Rejoined](left)) > 0 })
 				for _, m := range members[1:] { // all at the same moment

@@ -18,17 +18,17 @@ import (
 
 // view is this client's knowledge of the run: the newest state and the addresses of its peers.
 type view struct {
-	me      identity.ID
-	chance  *rand.Rand         // private random source
-	state   *coordinator.State // nil: none yet; never modified
-	peers   []backend.Peer
-	genesis []byte                        // signed genesis of the run; nil if no host signs it
-	hash    [32]byte                      // identifies the run in signed messages
-	starts  []wire.Head                   // heads of the run's log at the starts of the newest rounds; nil if no host signs heads
-	fit     map[coordinator.ClientID]bool // healthy members
-	slow    map[coordinator.ClientID]bool // healthy members that rounds do not wait for
-	next    foretold                      // newest prediction of this client's next batch
-	lie     error                         // proof of a dishonest host, with which the client ends soon
+	me        identity.ID
+	chance    *rand.Rand         // private random source
+	state     *coordinator.State // nil: none yet; never modified
+	peers     []backend.Peer
+	genesis   []byte                        // signed genesis of the run; nil if no host signs it
+	hash      [32]byte                      // identifies the run in signed messages
+	starts    []wire.Head                   // heads of the run's log at the starts of the newest rounds; nil if no host signs heads
+	fit       map[coordinator.ClientID]bool // healthy members
+	slow      map[coordinator.ClientID]bool // healthy members that rounds do not wait for
+	next      nextBatch                     // newest prediction of this client's next batch
+	hostFault error                         // proof of a dishonest host, with which the client ends soon
 }
 
 // domainPeers is the key derivation domain of the secret for choosing peers.
@@ -110,9 +110,9 @@ func (v *view) healthy(id coordinator.ClientID) bool { return v.fit[id] }
 // awaits returns a function that reports for which owners the round waits, as
 // coordinator.State.Awaited does: for the healthy owners that are not slow, or for all healthy
 // owners if all of them are slow.
-func (v *view) awaits(b *tally.Tally) func(coordinator.ClientID) bool {
+func (v *view) awaits(t *tally.Tally) func(coordinator.ClientID) bool {
 	punctual := func(id coordinator.ClientID) bool { return v.fit[id] && !v.slow[id] }
-	if slices.ContainsFunc(b.Slots, func(s tally.Slot) bool { return punctual(s.Owner) }) {
+	if slices.ContainsFunc(t.Slots, func(s tally.Slot) bool { return punctual(s.Owner) }) {
 		return punctual
 	}
 	return v.healthy
@@ -184,9 +184,9 @@ func (v *view) othersHold() bool {
 	return slices.ContainsFunc(v.state.Pending, func(c coordinator.Client) bool { return !v.is(c) && c.HoldsModel })
 }
 
-// foretold is the batch that this client will have in the next round, if the members stay the same
+// nextBatch is the batch that this client will have in the next round, if the members stay the same
 // until then.
-type foretold struct {
+type nextBatch struct {
 	by    *coordinator.State
 	round coordinator.Round
 	step  uint32 // of that round; 0: it is unknown whether this client is in it
@@ -195,18 +195,18 @@ type foretold struct {
 }
 
 // drawsAs reports whether the same members get the same batches in a round of another state.
-func (f *foretold) drawsAs(r *coordinator.Round, s *coordinator.State) bool {
-	return f.step == r.Step && f.by.Config.VerificationPercent == s.Config.VerificationPercent && f.round.BatchSeed == r.BatchSeed && f.round.DataIndex == r.DataIndex &&
-		f.round.BatchSize == r.BatchSize && slices.Equal(f.round.Members, r.Members)
+func (b *nextBatch) drawsAs(r *coordinator.Round, s *coordinator.State) bool {
+	return b.step == r.Step && b.by.Config.VerificationPercent == s.Config.VerificationPercent && b.round.BatchSeed == r.BatchSeed && b.round.DataIndex == r.DataIndex &&
+		b.round.BatchSize == r.BatchSize && slices.Equal(b.round.Members, r.Members)
 }
 
-// foretell returns the prediction for the next round from the newest state.
-func (v *view) foretell(draws env.Draws) foretold {
+// predict returns the prediction for the next round from the newest state.
+func (v *view) predict(draws env.Draws) nextBatch {
 	if v.next.by == v.state {
 		return v.next
 	}
 	before := v.next
-	v.next = foretold{by: v.state}
+	v.next = nextBatch{by: v.state}
 	round, follows := v.state.NextRound()
 	member, takesPart := round.MemberIndex(v.myself())
 	if !follows || !takesPart {
@@ -252,8 +252,9 @@ func sameMembers(a, b *coordinator.State) bool {
 
 func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs) }
 
-// settleTime returns the time limit for completing a finished round. set is Options.SettleTimeout.
-func (v *view) settleTime(set time.Duration) time.Duration {
+// completionTime returns the time limit for completing a finished round. set is
+// Options.CompletionTimeout.
+func (v *view) completionTime(set time.Duration) time.Duration {
 	if set > 0 {
 		return set
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -25,9 +25,9 @@ func (n *Node) warmup() {
 	if !n.closeEpoch() || n.seat.leaving.begun() || !n.run.isMember() || !n.enterEpoch() {
 		return
 	}
-	if first := n.run.foretell(n.Draws); first.ok { // read the tokens of the first round during Warmup
+	if first := n.run.predict(n.Draws); first.ok { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
-		n.engine.reader.read(first.batch, n.run.settleTime(n.SettleTimeout))
+		n.engine.reader.read(first.batch, n.run.completionTime(n.CompletionTimeout))
 	}
 	if slices.Contains(n.run.state.Epoch.Ready, n.run.myself()) {
 		return
@@ -72,7 +72,7 @@ func (n *Node) enterEpoch() bool {
 
 // enter gives the client its replica of the epoch. The client started from the model m. Its replica hash
 // after the given step is hash, and the one after the previous step is before.
-func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
+func (n *Node) enter(m *modelsync.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
 	n.engine.outlook = outlook{}
 	n.rounds.points.model = m.Size
@@ -93,7 +93,7 @@ func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before 
 
 // beganWith returns the digest of the model that an epoch started with, or zero if it is unknown,
 // because the client starts with a later one.
-func beganWith(key epochKey, m *handover.Model) (digest [32]byte) {
+func beganWith(key epochKey, m *modelsync.Model) (digest [32]byte) {
 	switch {
 	case key.checkpoint.FromPeers():
 		return key.checkpoint.Digest
@@ -104,11 +104,11 @@ func beganWith(key epochKey, m *handover.Model) (digest [32]byte) {
 }
 
 // startReplicaOf returns the replica hash at the start of an epoch with a model.
-func startReplicaOf(m *handover.Model) [32]byte { return tally.StartReplica(m.Digest) }
+func startReplicaOf(m *modelsync.Model) [32]byte { return tally.StartReplica(m.Digest) }
 
 // prepare sets the optimizer up for the epoch. A cold start begins without momentum and with a
 // small learning rate, the same for all members.
-func (n *Node) prepare(model *handover.Model, epoch epochKey) {
+func (n *Node) prepare(model *modelsync.Model, epoch epochKey) {
 	trainer := n.engine.trainer
 	var steps uint32
 	if n.run.state.Epoch.ColdStart {
@@ -153,7 +153,7 @@ func (n *Node) obtainModel() {
 		places = append(places, u.Place)
 	}
 	n.store.Forget(0, 0) // later rounds do not continue from there
-	a := n.models.Begin(handover.Request{
+	a := n.models.Begin(modelsync.Request{
 		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(),
 		Places: places, Copy: n.rounds.points.of(s.Model.Checkpoint.Digest).copy, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})
@@ -163,7 +163,7 @@ func (n *Node) obtainModel() {
 }
 
 // obtained takes over the result of an attempt to get the model.
-func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
+func (n *Node) obtained(a *modelsync.Attempt, err error, cancelled bool) {
 	n.report.total.ModelReceived += a.Model.Fetched
 	if a.Trainer != nil {
 		n.engine.trainer, n.engine.built = a.Trainer, a.Definition
@@ -186,11 +186,11 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	}
 	switch {
 	case cancelled, err == nil:
-	case errors.Is(err, handover.ErrReplay):
+	case errors.Is(err, modelsync.ErrReplay):
 		n.report.log.Warn("fetching the whole model", "err", err)
 	case errors.Is(err, env.ErrNoRoom):
 		n.fail(fmt.Errorf("get the model from peers: %w", err))
-	case errors.Is(err, handover.ErrNoHolder):
+	case errors.Is(err, modelsync.ErrNoHolder):
 		n.engine.loadAt = n.tasks.Now().Add(modelPause)
 		n.report.log.Warn("cannot get the model from peers; trying again", "err", err)
 	default:

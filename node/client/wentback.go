@@ -13,7 +13,7 @@ import (
 // new run can start from one; intermediate checkpoints are removed when the next one is written.
 func forgotten(f keep.Folder, step uint32) string {
 	saved, haveSaved := f.NewestBefore(math.MaxUint32)
-	copied, haveCopy := f.Commits().NewestBefore(math.MaxUint32)
+	copied, haveCopy := f.Intermediates().NewestBefore(math.MaxUint32)
 	haveSaved, haveCopy = haveSaved && saved >= step, haveCopy && copied >= step
 	if !haveSaved && !haveCopy {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/memory"
 	"github.com/psyche-go/psyche/node/clienttest"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // goBack replaces the host by one with an earlier state of the run, like a server that restarts
@@ -30,10 +30,10 @@ func (w *world) goBack(to coordinator.State) {
 	w.tasks.Go(func() { host.Run(w.ctx, 100*time.Millisecond) })
 }
 
-// TestHostThatWentBack replaces the server by one with an older disk in the middle of the second
-// epoch. Returning members report the loss. They do not mistake copies of forgotten steps for the
-// run's models, and do not keep such copies. The run reaches its end.
-func TestHostThatWentBack(t *testing.T) {
+// TestReturnAfterTheHostLostRecords replaces the server by one with an older disk in the middle of
+// the second epoch. Returning members report the loss. They do not mistake copies of forgotten
+// steps for the run's models, and do not keep such copies. The run reaches its end.
+func TestReturnAfterTheHostLostRecords(t *testing.T) {
 	t.Run("in memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHostThatWentBack(t, nil) }) })
 	t.Run("from files", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHostThatWentBack(t, filed) }) })
 }
@@ -63,10 +63,10 @@ func testHostThatWentBack(t *testing.T, also func(o *options)) {
 	old := w.host.State()
 	w.reach(20, coordinator.RoundTrain)
 	var lost coordinator.Recorded
-	w.until("all have the commit point on their disks", func(s *coordinator.State) bool {
+	w.until("all have the intermediate checkpoint on their disks", func(s *coordinator.State) bool {
 		lost = s.Epoch.Commit
 		for i := range members {
-			if _, err := folder(i).FindCommit(lost.Step, lost.Digest); err != nil {
+			if _, err := folder(i).FindIntermediate(lost.Step, lost.Digest); err != nil {
 				return false
 			}
 		}
@@ -106,11 +106,11 @@ func testHostThatWentBack(t *testing.T, also func(o *options)) {
 func TestCopiesOfAForgottenFuture(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain}
 	s.Epoch.StartStep, s.Progress.Step = 5, 8
-	c := &commitPoints{}
+	c := &intermediates{}
 	for _, step := range []uint32{6, 9} {
-		c.enter(commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
+		c.enter(intermediate{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
 	}
-	c.trim(s, &handover.Models{})
+	c.trim(s, &modelsync.Models{})
 	s.Progress.Step = 10
 	if got, ok := c.toReport(s, &coordinator.Client{}); !ok || got.Step != 6 || c.has(9) {
 		t.Errorf("reports %+v, %v", got, ok)

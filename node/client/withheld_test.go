@@ -90,9 +90,9 @@ func opensOnTrial(state func() *coordinator.State) func(o *options) {
 	}
 }
 
-// TestCheatsThatHide checks that a member that sends false results is ejected, however it hides
-// them from auditors and jurors.
-func TestCheatsThatHide(t *testing.T) {
+// TestCheatsThatHideResultsAreEjected checks that a member that sends false results is ejected,
+// however it hides them from auditors and jurors.
+func TestCheatsThatHideResultsAreEjected(t *testing.T) {
 	confidant := clienttest.Key(2).ID()
 	var state func() *coordinator.State
 	hang := func(o *options) {

@@ -41,9 +41,9 @@ func TestEndsOfScopes(t *testing.T) {
 				}
 				trains = n.engine.Start(core.Train{}, func() { cancelled = true })
 				writes, hashes = n.engine.Spawn(core.Write{}), n.engine.Spawn(core.Hash{})
-				n.rounds.taker.lent = keep.NewLent()
+				n.rounds.snapshotter.lent = keep.NewLent()
 				n.desynchronise("the test says so")
-				if n.engine.Done(trains) || !cancelled || wanted(n) != [2]bool{} || n.rounds.taker.lent != nil {
+				if n.engine.Done(trains) || !cancelled || wanted(n) != [2]bool{} || n.rounds.snapshotter.lent != nil {
 					t.Errorf("after the loss of the model: cancelled %v, wanted %v", cancelled, wanted(n))
 				}
 			})
@@ -139,7 +139,7 @@ func TestStaleResultsAreDropped(t *testing.T) {
 		own := newGoroutines(tasks)
 		tasks.Runtime = own
 		e := &engine{tasks: tasks}
-		e.foresight = &foresight{}
+		e.speculation = &speculation{}
 		for _, stale := range []bool{false, true} {
 			took, dropped := 0, 0
 			do := func(context.Context) int { return 3 }
@@ -153,7 +153,7 @@ func TestStaleResultsAreDropped(t *testing.T) {
 			for range 3 {
 				(<-own.posts)()
 			}
-			if want := map[bool]int{false: 9, true: 3}[stale]; took != want || took+dropped != 9 || !e.Idle() || e.foresight != nil {
+			if want := map[bool]int{false: 9, true: 3}[stale]; took != want || took+dropped != 9 || !e.Idle() || e.speculation != nil {
 				t.Errorf("stale %v: took %d, dropped %d", stale, took, dropped)
 			}
 		}

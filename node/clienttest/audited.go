@@ -120,12 +120,12 @@ func hashesOf(payloads [][]byte) [][]byte {
 	return hashes
 }
 
-// Foresee implements env.Foreseer.
-func (a *Audited) Foresee(ctx context.Context, step uint32, payloads [][]byte, own bool) (bool, error) {
-	return a.Trainer.Foresee(ctx, step, hashesOf(payloads), own)
+// Speculate implements env.Speculator.
+func (a *Audited) Speculate(ctx context.Context, step uint32, payloads [][]byte, own bool) (bool, error) {
+	return a.Trainer.Speculate(ctx, step, hashesOf(payloads), own)
 }
 
-// Confirm implements env.Foreseer.
+// Confirm implements env.Speculator.
 func (a *Audited) Confirm(step uint32) bool {
 	confirmed := a.Trainer.Confirm(step)
 	if confirmed {

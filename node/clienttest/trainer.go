@@ -37,18 +37,18 @@ type Trainer struct {
 	Writing  time.Duration                           // time to write the momentum
 	Heavy    int                                     // bytes added to the reported size of the momentum
 
-	mu       sync.Mutex
-	weights  [Width]uint64
-	momentum uint64
-	pending  map[uint32]uint64 // momentum in unapplied results, by step
-	cold     [2]uint32
-	loads    int
-	busy     bool
-	foreseen *foreseen
+	mu          sync.Mutex
+	weights     [Width]uint64
+	momentum    uint64
+	pending     map[uint32]uint64 // momentum in unapplied results, by step
+	cold        [2]uint32
+	loads       int
+	busy        bool
+	speculation *speculation
 }
 
-// foreseen is a speculation: results that changed the weights and are not applied or undone yet.
-type foreseen struct {
+// speculation contains results that changed the weights and are not applied or undone yet.
+type speculation struct {
 	step      uint32
 	payloads  [][]byte
 	own       bool
@@ -77,19 +77,19 @@ func (f *Trainer) exclusive() func() {
 // decide applies the speculation if it was confirmed, and undoes it otherwise.
 func (f *Trainer) decide() {
 	f.mu.Lock()
-	of := f.foreseen
-	f.foreseen = nil
+	of := f.speculation
+	f.speculation = nil
 	if of != nil && !of.confirmed {
 		f.weights = of.before
 	}
 	f.mu.Unlock()
 	if of != nil && of.confirmed {
-		f.settle(of.step, of.own)
+		f.updateMomentum(of.step, of.own)
 	}
 }
 
-// settle updates the momentum after the results of a step were applied to the weights.
-func (f *Trainer) settle(step uint32, own bool) {
+// updateMomentum updates the momentum after the results of a step were applied to the weights.
+func (f *Trainer) updateMomentum(step uint32, own bool) {
 	if own {
 		f.momentum += f.pending[step]
 	}
@@ -114,26 +114,26 @@ func (f *Trainer) move(step uint32, payloads [][]byte) {
 	}
 }
 
-// Foresee implements env.Foreseer.
-func (f *Trainer) Foresee(_ context.Context, step uint32, payloads [][]byte, own bool) (bool, error) {
+// Speculate implements env.Speculator.
+func (f *Trainer) Speculate(_ context.Context, step uint32, payloads [][]byte, own bool) (bool, error) {
 	defer f.exclusive()()
 	f.decide()
 	before := f.Weights()
 	f.move(step, payloads)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.foreseen = &foreseen{step: step, payloads: payloads, own: own, before: before}
+	f.speculation = &speculation{step: step, payloads: payloads, own: own, before: before}
 	return true, nil
 }
 
-// Confirm implements env.Foreseer.
+// Confirm implements env.Speculator.
 func (f *Trainer) Confirm(step uint32) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.foreseen == nil || f.foreseen.step != step {
+	if f.speculation == nil || f.speculation.step != step {
 		return false
 	}
-	f.foreseen.confirmed = true
+	f.speculation.confirmed = true
 	return true
 }
 
@@ -151,8 +151,8 @@ func (f *Trainer) Momentum() uint64 {
 	return f.momentum
 }
 
-// Unsettled returns the number of steps that this trainer has trained and that are not applied yet.
-func (f *Trainer) Unsettled() int {
+// Unapplied returns the number of steps that this trainer has trained and that are not applied yet.
+func (f *Trainer) Unapplied() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.pending)
@@ -193,8 +193,8 @@ func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
-	if f.foreseen != nil {
-		if momentum += f.pending[f.foreseen.step]; !f.foreseen.confirmed {
+	if f.speculation != nil {
+		if momentum += f.pending[f.speculation.step]; !f.speculation.confirmed {
 			panic("training continued from an unconfirmed speculation")
 		}
 		f.decide()
@@ -233,7 +233,7 @@ func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, own b
 	defer f.exclusive()()
 	f.decide()
 	f.move(step, payloads)
-	f.settle(step, own)
+	f.updateMomentum(step, own)
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 // TestResultsOfAnEndedScope checks for each kind of work which ends make its result stale. The
 // trainer is busy until its work has ended, stale or not.
 func TestResultsOfAnEndedScope(t *testing.T) {
-	for _, w := range []Work{Load{}, Prepare{}, Train{}, Apply{}, Foresee{}, Snapshot{}, Keep{}, Replay{}, Recompute{}, Check{}, Read{}, Hash{}, Commit{}, Write{}} {
+	for _, w := range []Work{Load{}, Prepare{}, Train{}, Apply{}, Speculate{}, Snapshot{}, Keep{}, Replay{}, Recompute{}, Check{}, Read{}, Hash{}, WriteIntermediate{}, Write{}} {
 		for end := Process; end < scopes; end++ {
 			var j Jobs
 			j.End(end)

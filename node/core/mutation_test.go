@@ -152,7 +152,7 @@ func (h *history) step() error {
 			return errNotCancelled
 		}
 	case 3:
-		w := []Work{Hash{}, Commit{}, Write{}, Read{}}[h.chance.IntN(4)]
+		w := []Work{Hash{}, WriteIntermediate{}, Write{}, Read{}}[h.chance.IntN(4)]
 		h.tasks[h.Spawn(w)] = &task{Work: w}
 	case 4:
 		if id, t := h.any(); t != nil {

@@ -40,8 +40,8 @@ type (
 	// Apply applies the counted results of a step to the weights.
 	Apply struct{ Step uint32 }
 
-	// Foresee moves the weights by the results of a step before a quorum confirms that they count.
-	Foresee struct{ Step uint32 }
+	// Speculate moves the weights by the results of a step before a quorum confirms that they count.
+	Speculate struct{ Step uint32 }
 
 	// Snapshot copies the model after a step, or lends it to the task that writes it to the disk.
 	Snapshot struct{ Step uint32 }
@@ -73,24 +73,24 @@ type (
 	// Hash hashes a copy of the model after a step, an intermediate checkpoint.
 	Hash struct{ Step uint32 }
 
-	// Commit writes an intermediate checkpoint to the disk.
-	Commit struct{ Step uint32 }
+	// WriteIntermediate writes an intermediate checkpoint to the disk.
+	WriteIntermediate struct{ Step uint32 }
 
 	// Write writes the model at the end of an epoch to the disk, from the trainer's memory.
 	Write struct{ Step uint32 }
 )
 
-func (Load) scope() Scope      { return Process }
-func (Prepare) scope() Scope   { return Process }
-func (Train) scope() Scope     { return Replica }
-func (Apply) scope() Scope     { return Replica }
-func (Foresee) scope() Scope   { return Replica }
-func (Snapshot) scope() Scope  { return Replica }
-func (Keep) scope() Scope      { return Process }
-func (Replay) scope() Scope    { return Return }
-func (Recompute) scope() Scope { return Process }
-func (Check) scope() Scope     { return Process }
-func (Read) scope() Scope      { return Process }
-func (Hash) scope() Scope      { return Weights }
-func (Commit) scope() Scope    { return Weights }
-func (Write) scope() Scope     { return Replica }
+func (Load) scope() Scope              { return Process }
+func (Prepare) scope() Scope           { return Process }
+func (Train) scope() Scope             { return Replica }
+func (Apply) scope() Scope             { return Replica }
+func (Speculate) scope() Scope         { return Replica }
+func (Snapshot) scope() Scope          { return Replica }
+func (Keep) scope() Scope              { return Process }
+func (Replay) scope() Scope            { return Return }
+func (Recompute) scope() Scope         { return Process }
+func (Check) scope() Scope             { return Process }
+func (Read) scope() Scope              { return Process }
+func (Hash) scope() Scope              { return Weights }
+func (WriteIntermediate) scope() Scope { return Weights }
+func (Write) scope() Scope             { return Replica }

@@ -143,9 +143,9 @@ type Auditor interface {
 	// Open opens chunks of the momentum of the step that was trained last. It may be called at any
 	// time before the next result is made, also while Train waits in begun.
 	Open(step uint32, chunks []uint32) (audit.Opening, error)
-	// Settle tells the trainer whether a quorum of witnesses holds its newest result, which is from the
-	// given step. If not, the trainer rolls the momentum back to its previous value.
-	Settle(step uint32, held bool) error
+	// SetAttested tells the trainer whether a quorum of witnesses holds its newest result, which is
+	// from the given step. If not, the trainer rolls the momentum back to its previous value.
+	SetAttested(step uint32, held bool) error
 	// CheckLight returns the fault in a claim, or FaultNone. It makes only the checks that need no
 	// gradient.
 	CheckLight(c audit.Claim) audit.Fault
@@ -154,15 +154,15 @@ type Auditor interface {
 	Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error)
 }
 
-// Foreseer is a Trainer that can continue speculatively from the results of a step, before it is
+// Speculator is a Trainer that can continue speculatively from the results of a step, before it is
 // decided that they count.
-type Foreseer interface {
-	// Foresee changes the weights as Apply would; done reports whether it did. Train of a later
+type Speculator interface {
+	// Speculate changes the weights as Apply would; done reports whether it did. Train of a later
 	// step then continues from there, and needs Confirm before begun returns. Any other call except
-	// Apply of the same results undoes Foresee first.
-	Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
-	// Confirm makes the changes of Foresee final, in place of Apply. It returns false if the changes
-	// have been undone. It may be called at any time, also while Train waits in begun.
+	// Apply of the same results undoes Speculate first.
+	Speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
+	// Confirm makes the changes of Speculate final, in place of Apply. It returns false if the
+	// changes have been undone. It may be called at any time, also while Train waits in begun.
 	Confirm(step uint32) bool
 }
 

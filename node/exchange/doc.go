@@ -3,7 +3,7 @@
 // trainer push a small result to the other members. protocol.go and push.go define the protocol
 // IDs; docs/p2p.md documents the bytes.
 //
-// A Shelf contains the announcements and manifests, a History the counted results. The loop of a
+// A Cache contains the announcements and manifests, a History the counted results. The loop of a
 // client fills them, and the network's goroutines read them. Blobs tracks which blobs are still
 // needed.
 package exchange

@@ -114,10 +114,10 @@ func TestHistoryAnswers(t *testing.T) {
 	}
 }
 
-// TestHistorySinceACommitPoint checks that a running epoch that is too large is kept from its
-// newest intermediate checkpoint on. If that checkpoint came too late, the epoch is kept from the
-// next one on.
-func TestHistorySinceACommitPoint(t *testing.T) {
+// TestHistorySinceAnIntermediateCheckpoint checks that a running epoch that is too large is kept
+// from its newest intermediate checkpoint on. If that checkpoint came too late, the epoch is kept
+// from the next one on.
+func TestHistorySinceAnIntermediateCheckpoint(t *testing.T) {
 	h := &History{model: 1000, memory: 40}
 	var kept []uint32
 	for step := uint32(4); step <= 20; step++ {
@@ -143,7 +143,7 @@ func TestHistorySinceACommitPoint(t *testing.T) {
 	h.Committed(20)
 	h.Push(testApplied(21, 4, 10))
 	if len(h.rounds) != 1 {
-		t.Errorf("%d rounds are kept after a commit point", len(h.rounds))
+		t.Errorf("%d rounds are kept after an intermediate checkpoint", len(h.rounds))
 	}
 	h.Committed(0) // the next epoch
 	h.Push(testApplied(22, 22, 10))

@@ -54,8 +54,8 @@ type Requests interface {
 
 // Serve answers the requests of peers.
 func (s *Store) Serve(network Requests) {
-	network.Handle(RoundProtocol, roundRequestSize, s.Shelf.answerRound)
-	network.Handle(ModelProtocol, modelRequestSize, s.Shelf.answerModel)
+	network.Handle(RoundProtocol, roundRequestSize, s.Cache.answerRound)
+	network.Handle(ModelProtocol, modelRequestSize, s.Cache.answerModel)
 	network.Handle(ResultsProtocol, resultsRequestSize, s.History.answer)
 	network.Handle(ReplicaProtocol, replicaRequestSize, s.History.answerReplica)
 }

@@ -35,7 +35,7 @@ func (l *link) Handle(protocol string, _ int, handle func(ctx context.Context, f
 func TestAskedAndServed(t *testing.T) {
 	peer := &link{handlers: map[string]func(ctx context.Context, from identity.ID, request []byte) ([]byte, error){}}
 	store := NewStore(func([32]byte) {})
-	shelf, history := store.Shelf, store.History
+	cache, history := store.Cache, store.History
 	store.Serve(peer)
 	manifest := []byte("manifest")
 	digest := blake3.Sum256(manifest)
@@ -79,8 +79,8 @@ func TestAskedAndServed(t *testing.T) {
 		}
 	}
 	ask("nothing is there", ErrNotHeld)
-	shelf.PutBatch(7, 0, 1, [][]byte{[]byte("x")})
-	shelf.PutManifest(digest, manifest)
+	cache.PutBatch(7, 0, 1, [][]byte{[]byte("x")})
+	cache.PutManifest(digest, manifest)
 	history.Reset(1000, 1000)
 	for step := uint32(4); step <= 5; step++ {
 		applied := testApplied(step, 4, 84)

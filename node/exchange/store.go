@@ -2,14 +2,14 @@ package exchange
 
 // Store contains everything that peers may request.
 type Store struct {
-	Shelf   *Shelf
+	Cache   *Cache
 	History *History
 	*Blobs
 }
 
 // NewStore returns an empty store. drop removes a blob from the blob store.
 func NewStore(drop func(hash [32]byte)) *Store {
-	s := &Store{Shelf: newShelf(), History: &History{}, Blobs: NewBlobs(drop)}
+	s := &Store{Cache: newCache(), History: &History{}, Blobs: NewBlobs(drop)}
 	s.NeededBy(s.History.eachBlob)
 	return s
 }

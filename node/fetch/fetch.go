@@ -16,11 +16,11 @@ import (
 // Owner owns the tallies. Its methods are called in the client's loop.
 type Owner interface {
 	// Late reports whether a round's results are no longer useful.
-	Late(b *tally.Tally) bool
+	Late(t *tally.Tally) bool
 	// Held is called for a result that was fetched and verified, Rejected for a result that failed
 	// verification.
-	Held(b *tally.Tally, s *tally.Slot, c *tally.Candidate)
-	Rejected(b *tally.Tally, s *tally.Slot, reason string)
+	Held(t *tally.Tally, s *tally.Slot, c *tally.Candidate)
+	Rejected(t *tally.Tally, s *tally.Slot, reason string)
 	// NoRoom is called if a result does not fit into the memory for blobs.
 	NoRoom()
 	// Drop drops blobs that nothing needs.
@@ -39,9 +39,9 @@ type Options struct {
 
 // Terms are the current limits of a run.
 type Terms struct {
-	Trainer env.Trainer
-	Settle  time.Duration // time to complete a finished round
-	Round   time.Duration // maximum duration of a round
+	Trainer    env.Trainer
+	Completion time.Duration // time to complete a finished round
+	Round      time.Duration // maximum duration of a round
 }
 
 // Fetcher executes a Plan.
@@ -69,20 +69,20 @@ func New(o Options) *Fetcher {
 // Fetch starts downloads of results that are announced in the open rounds and not applied. It takes
 // the oldest rounds first, and within a round results without failed attempts. If all slots are
 // taken, it cancels overdue downloads, so that stalling peers do not delay results of other peers.
-func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
+func (f *Fetcher) Fetch(open []*tally.Tally, terms Terms) {
 	now := f.Tasks.Now()
 	if f.full() && now.Before(f.overdue) {
 		return
 	}
 	wanted := f.wanted(now, open)
 	if waiting := len(wanted) - (f.limit - f.flying); waiting > 0 {
-		f.makeRoom(now, open, waiting, t.Settle)
+		f.makeRoom(now, open, waiting, terms.Completion)
 	}
 	for _, w := range wanted {
 		if f.full() {
 			return
 		}
-		f.begin(w, t, nil)
+		f.begin(w, terms, nil)
 	}
 }
 
@@ -90,18 +90,18 @@ func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
 // announcement, unless the result is already held or not useful. The result then counts as held,
 // like a fetched one. Take cancels a running download of the same result: over a slow link, the rest
 // of the download would take as long as the push did.
-func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte, t Terms) {
-	s := b.Find(a.Batch)
-	if s == nil || t.Trainer == nil || f.Owner.Late(b) {
+func (f *Fetcher) Take(t *tally.Tally, a wire.ResultAnnouncement, payload []byte, terms Terms) {
+	s := t.Find(a.Batch)
+	if s == nil || terms.Trainer == nil || f.Owner.Late(t) {
 		return
 	}
 	for _, c := range s.Candidates {
 		switch {
 		case c.Commitment != a.Blob:
 		case c.State == tally.Announced:
-			f.begin(want{Tally: b, Slot: s, Candidate: c}, t, payload)
+			f.begin(want{Tally: t, Slot: s, Candidate: c}, terms, payload)
 		case c.State == tally.Fetching:
-			f.flights[c].verify = func() { f.begin(want{Tally: b, Slot: s, Candidate: c}, t, payload) }
+			f.flights[c].verify = func() { f.begin(want{Tally: t, Slot: s, Candidate: c}, terms, payload) }
 			f.Stop(c)
 		}
 	}
@@ -110,36 +110,36 @@ func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte
 // Unread schedules new downloads of results that the blob store has lost. A store whose disk is
 // full, or whose folder no longer exists, keeps nothing. From now on, results that it does not have
 // after a download stay in memory.
-func (f *Fetcher) Unread(b *tally.Tally, lost []*tally.Candidate, err error) {
+func (f *Fetcher) Unread(t *tally.Tally, lost []*tally.Candidate, err error) {
 	f.Log.Warn("the store for shared data has lost results; fetching them again; check whether its disk is full",
-		"step", b.Round.Step, "results", len(lost), "err", err)
+		"step", t.Round.Step, "results", len(lost), "err", err)
 	f.storeLoses = true
 	now := f.Tasks.Now()
-	b.Lost(lost, func(c *tally.Candidate) time.Time { return now.Add(Backoff(c.Attempts)) })
+	t.Lost(lost, func(c *tally.Candidate) time.Time { return now.Add(Backoff(c.Attempts)) })
 }
 
 // useful returns how long a result of the round can be useful: until the round has to be complete.
-func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
+func (f *Fetcher) useful(t *tally.Tally, terms Terms) time.Duration {
 	switch {
-	case !b.Final:
-		return t.Settle + t.Round
-	case !b.LackingSince.IsZero():
-		return max(t.Settle-f.Tasks.Now().Sub(b.LackingSince), minTimeout)
+	case !t.Final:
+		return terms.Completion + terms.Round
+	case !t.MissingSince.IsZero():
+		return max(terms.Completion-f.Tasks.Now().Sub(t.MissingSince), minTimeout)
 	}
-	return t.Settle
+	return terms.Completion
 }
 
 // begin fetches and verifies one result. If brought is not nil, it is the result, which only has to
 // be verified.
-func (f *Fetcher) begin(w want, t Terms, brought []byte) {
-	b, s, c := w.Tally, w.Slot, w.Candidate
-	limit := t.Trainer.MaxResultSize()
+func (f *Fetcher) begin(w want, terms Terms, brought []byte) {
+	t, s, c := w.Tally, w.Slot, w.Candidate
+	limit := terms.Trainer.MaxResultSize()
 	if uint64(c.Size) > uint64(limit) && !c.Disputed {
-		b.Refuse(c)
-		f.Owner.Rejected(b, s, fmt.Sprintf("result of %d bytes, want at most %d", c.Size, limit))
+		t.Refuse(c)
+		f.Owner.Rejected(t, s, fmt.Sprintf("result of %d bytes, want at most %d", c.Size, limit))
 		return
 	}
-	b.Fetch(c)
+	t.Fetch(c)
 	fetch, size := f.Blobs.Fetch, uint64(c.Size)
 	if c.Disputed {
 		fetch, size = f.Blobs.FetchUpTo, uint64(limit)
@@ -153,10 +153,10 @@ func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 			return brought, err
 		}
 	}
-	step, suspect := b.Round.Step, f.storeLoses
+	step, suspect := t.Round.Step, f.storeLoses
 	begun := f.Tasks.Now()
-	ctx, stop := f.Tasks.WithTimeout(f.Tasks.Work, f.useful(b, t))
-	f.take(c, stop, begun.Add(f.timeout(size, c.Attempts, t.Settle)))
+	ctx, stop := f.Tasks.WithTimeout(f.Tasks.Work, f.useful(t, terms))
+	f.take(c, stop, begun.Add(f.timeout(size, c.Attempts, terms.Completion)))
 	f.Tasks.Spawn(func(context.Context) func() {
 		defer stop()
 		payload, err := fetch(ctx, c.Commitment, size, holders)
@@ -164,7 +164,7 @@ func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 		var invalid error
 		kept := true
 		if err == nil {
-			invalid = t.Trainer.Verify(payload, step, s.Batch, s.Owner)
+			invalid = terms.Trainer.Verify(payload, step, s.Batch, s.Owner)
 			if suspect {
 				_, lost := f.Blobs.Fetch(ctx, c.Commitment, uint64(len(payload)), nil)
 				kept = lost == nil
@@ -178,9 +178,9 @@ func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 				f.measure(len(payload), took)
 			}
 			if errors.Is(err, env.ErrNoRoom) {
-				f.warnOfMemory(b, c, t.Trainer.ApplyLag())
+				f.warnOfMemory(t, c, terms.Trainer.ApplyLag())
 			}
-			f.fetched(b, s, c, payload, err, invalid)
+			f.fetched(t, s, c, payload, err, invalid)
 			if !kept && c.State == tally.Held {
 				c.Payload = payload
 			}
@@ -189,7 +189,7 @@ func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 }
 
 // fetched handles the result of a fetch.
-func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, payload []byte, err, invalid error) {
+func (f *Fetcher) fetched(t *tally.Tally, s *tally.Slot, c *tally.Candidate, payload []byte, err, invalid error) {
 	verify := f.flights[c].verify
 	f.land(c)
 	from := identity.ID(s.Owner)
@@ -203,46 +203,46 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 		}
 		return
 	}
-	b.NoRoom(c, noRoom)
+	t.NoRoom(c, noRoom)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			f.stalls[from]++
 		}
-		b.Retry(c, f.Tasks.Now().Add(Backoff(c.Attempts)))
-		if verify != nil && !f.Owner.Late(b) {
+		t.Retry(c, f.Tasks.Now().Add(Backoff(c.Attempts)))
+		if verify != nil && !f.Owner.Late(t) {
 			verify()
 			return
 		}
-		f.Log.Debug("fetch result", "step", b.Round.Step, "batch", s.Batch, "from", from.Short(), "attempt", c.Attempts, "err", err)
+		f.Log.Debug("fetch result", "step", t.Round.Step, "batch", s.Batch, "from", from.Short(), "attempt", c.Attempts, "err", err)
 		return
 	}
 	f.Received += uint64(len(payload))
 	switch {
-	case f.Owner.Late(b):
-		b.Refuse(c)
+	case f.Owner.Late(t):
+		t.Refuse(c)
 		f.Owner.Drop(c.Commitment)
 	case invalid != nil:
-		b.Refuse(c)
+		t.Refuse(c)
 		f.Owner.Drop(c.Commitment)
-		f.Owner.Rejected(b, s, invalid.Error())
+		f.Owner.Rejected(t, s, invalid.Error())
 	default:
-		b.Hold(s, c, uint32(len(payload))) // its trainer may have announced another size
-		f.Owner.Held(b, s, c)
+		t.Hold(s, c, uint32(len(payload))) // its trainer may have announced another size
+		f.Owner.Held(t, s, c)
 	}
 }
 
 // warnOfMemory warns, at most once in warnPause, that the memory for blobs is too small, and names
 // the minimum: the results of the rounds that wait to be applied, of one decided round and of one
 // running round.
-func (f *Fetcher) warnOfMemory(b *tally.Tally, c *tally.Candidate, lag uint32) {
+func (f *Fetcher) warnOfMemory(t *tally.Tally, c *tally.Candidate, lag uint32) {
 	now := f.Tasks.Now()
 	if now.Sub(f.warned) < warnPause {
 		return
 	}
 	f.warned = now
-	least := uint64(len(b.Slots)) * uint64(c.Size) * uint64(lag+2)
+	least := uint64(len(t.Slots)) * uint64(c.Size) * uint64(lag+2)
 	f.Log.Warn("no memory for a result of another member; rounds wait for it and lose batches until memory is free",
-		"step", b.Round.Step, "result_bytes", c.Size, "results", len(b.Slots),
+		"step", t.Round.Step, "result_bytes", c.Size, "results", len(t.Slots),
 		"remedy", fmt.Sprintf("set --max-blob-memory to at least %d MiB, or set --blob-dir to keep on disk what does not fit into memory", least>>20+1))
 }
 

@@ -93,7 +93,7 @@ func TestUselessBlobsAreDropped(t *testing.T) {
 	if len(r.store.dropped) != 1 {
 		t.Errorf("dropped %x, which is held", r.store.dropped)
 	}
-	r.owner.Drop(r.tally.Settled(tally.Outcome{Sources: []*tally.Candidate{counted}})...)
+	r.owner.Drop(r.tally.Release(tally.Outcome{Sources: []*tally.Candidate{counted}})...)
 	if len(r.store.dropped) != 2 || r.store.dropped[1] != second.Commitment || counted.State != tally.Held {
 		t.Errorf("dropped %x", r.store.dropped)
 	}
@@ -132,9 +132,9 @@ func TestLostBlobIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestStoreThatKeepsNothing checks a blob store with a full disk. Results that count are fetched at
+// TestStoreThatLosesResults checks a blob store with a full disk. Results that count are fetched at
 // most twice, and are then applied.
-func TestStoreThatKeepsNothing(t *testing.T) {
+func TestStoreThatLosesResults(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	r.store.forgetful = true
 	c := r.enter(t, r.slot, clienttest.Hash(1))
@@ -165,15 +165,15 @@ func TestStoreThatKeepsNothing(t *testing.T) {
 	if err != nil || !slices.Equal(payloads[0], payload) || len(r.store.asked) != 2 {
 		t.Errorf("%v; fetched %d times", err, len(r.store.asked))
 	}
-	r.tally.Settled(o)
+	r.tally.Release(o)
 	if c.Payload != nil {
 		t.Error("the payload is in memory after it was applied")
 	}
 }
 
-// TestWhatBecomesOfAFetch checks that a result is held, refused or fetched again, and that the
+// TestResultsAfterAFetch checks that a result is held, refused or fetched again, and that the
 // owner of the tallies is notified.
-func TestWhatBecomesOfAFetch(t *testing.T) {
+func TestResultsAfterAFetch(t *testing.T) {
 	type told struct{ held, rejected, noRoom, dropped, fetches, stalls int }
 	var again = Pause * 2 // after the first attempt
 	for name, test := range map[string]struct {
@@ -218,9 +218,9 @@ func TestWhatBecomesOfAFetch(t *testing.T) {
 	}
 }
 
-// TestOverdueFetchesGiveWay checks that overdue fetches end only if other fetches wait, and that
+// TestOverdueFetchesAreStopped checks that overdue fetches end only if other fetches wait, and that
 // every fetch ends at its timeout.
-func TestOverdueFetchesGiveWay(t *testing.T) {
+func TestOverdueFetchesAreStopped(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	r.limit = 1
 	r.tally.Final = false
@@ -238,7 +238,7 @@ func TestOverdueFetchesGiveWay(t *testing.T) {
 		}
 		return found
 	}
-	timeout := r.timeout(uint64(all[0].Size), 0, settle)
+	timeout := r.timeout(uint64(all[0].Size), 0, completion)
 	r.begin()
 	r.clock.now = r.clock.now.Add(timeout)
 	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
@@ -257,7 +257,7 @@ func TestOverdueFetchesGiveWay(t *testing.T) {
 	}
 	r.clock.now = r.clock.now.Add(Pause)
 	r.begin()
-	r.clock.now = r.clock.now.Add(settle + time.Second)
+	r.clock.now = r.clock.now.Add(completion + time.Second)
 	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
 		t.Error("a fetch was evicted although no other fetch waits")
 	}
@@ -306,7 +306,7 @@ func TestPushEndsAFetch(t *testing.T) {
 	payload := r.result(r.slot, c)
 	r.begin()
 	a := clienttest.Announcement(r.slot.Batch, c.Commitment, [32]byte{})
-	r.Take(r.tally, a, payload, Terms{Trainer: &clienttest.Trainer{}, Settle: settle, Round: settle})
+	r.Take(r.tally, a, payload, Terms{Trainer: &clienttest.Trainer{}, Completion: completion, Round: completion})
 	if flight := r.flights[c]; flight == nil || !flight.stopped {
 		t.Fatal("the fetch continues")
 	}

@@ -153,8 +153,8 @@ func inOrder(wants []want, failedFirst bool) {
 
 // makeRoom cancels overdue fetches of the open rounds, at most as many as results wait for a slot,
 // and records when the next one will be overdue. Cancelled results wait for their next turn.
-func (p *Plan) makeRoom(now time.Time, open []*tally.Tally, waiting int, settle time.Duration) {
-	p.overdue = now.Add(settle)
+func (p *Plan) makeRoom(now time.Time, open []*tally.Tally, waiting int, completion time.Duration) {
+	p.overdue = now.Add(completion)
 	for _, t := range open {
 		for i := range t.Slots {
 			s := &t.Slots[i]
@@ -199,13 +199,13 @@ func (p *Plan) StopRound(t *tally.Tally) {
 
 // timeout returns how long a fetch of size bytes may delay others. It doubles with every attempt,
 // so that a slow link does not prevent success permanently.
-func (p *Plan) timeout(size uint64, attempts int, settle time.Duration) time.Duration {
-	timeout := max(minTimeout, settle/unmeasuredShare)
+func (p *Plan) timeout(size uint64, attempts int, completion time.Duration) time.Duration {
+	timeout := max(minTimeout, completion/unmeasuredShare)
 	if p.pace > 0 {
 		expected := slowFactor * float64(size) / p.pace // seconds
-		timeout = minTimeout + time.Duration(min(expected, settle.Seconds()/2)*float64(time.Second))
+		timeout = minTimeout + time.Duration(min(expected, completion.Seconds()/2)*float64(time.Second))
 	}
-	return min(timeout<<min(attempts, 8), settle)
+	return min(timeout<<min(attempts, 8), completion)
 }
 
 // take gives a slot to a result.

@@ -15,18 +15,18 @@ import (
 // TestTimeout checks the timeout of a fetch while other fetches wait.
 func TestTimeout(t *testing.T) {
 	p := newPlan(8, &Rotation{})
-	if got := p.timeout(1<<20, 0, settle); got != settle/8 {
-		t.Errorf("with no measurement: %v, want an eighth of the time to settle", got)
+	if got := p.timeout(1<<20, 0, completion); got != completion/8 {
+		t.Errorf("with no measurement: %v, want an eighth of the time to complete", got)
 	}
-	if got := p.timeout(1<<20, 9, settle); got != settle {
-		t.Errorf("after many attempts: %v, want all of the time to settle", got)
+	if got := p.timeout(1<<20, 9, completion); got != completion {
+		t.Errorf("after many attempts: %v, want all of the time to complete", got)
 	}
 	p.measure(1<<20, time.Second)
-	if got := p.timeout(2<<20, 0, settle); got != minTimeout+2*slowFactor*time.Second {
+	if got := p.timeout(2<<20, 0, completion); got != minTimeout+2*slowFactor*time.Second {
 		t.Errorf("twice the size of a transfer of 1 s: %v", got)
 	}
-	if got := p.timeout(1<<40, 0, settle); got != minTimeout+settle/2 {
-		t.Errorf("whatever the size: %v, want at most half of the time to settle", got)
+	if got := p.timeout(1<<40, 0, completion); got != minTimeout+completion/2 {
+		t.Errorf("whatever the size: %v, want at most half of the time to complete", got)
 	}
 }
 
@@ -53,46 +53,46 @@ func TestFailedAndUnneededTakeTurns(t *testing.T) {
 }
 
 // disagree makes the witnesses of a round sign different roots.
-func disagree(b *tally.Tally) {
-	for k := range b.Round.Witnesses {
-		b.Round.Witnesses[k].CommitmentsRoot = clienttest.Hash(byte(7 + k))
+func disagree(t *tally.Tally) {
+	for k := range t.Round.Witnesses {
+		t.Round.Witnesses[k].CommitmentsRoot = clienttest.Hash(byte(7 + k))
 	}
 }
 
-// TestOnlyWhatMayCountIsFetched checks which results of a running round, of a finished round, and of
-// a round with a known outcome are fetched.
-func TestOnlyWhatMayCountIsFetched(t *testing.T) {
+// TestOnlyResultsThatMayCountAreFetched checks which results of a running round, of a finished
+// round, and of a round with a known outcome are fetched.
+func TestOnlyResultsThatMayCountAreFetched(t *testing.T) {
 	one, two, three, four := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3), clienttest.Hash(4)
-	judge := func(b *tally.Tally) { b.Judge(time.Time{}, true) }
+	judge := func(t *tally.Tally) { t.Judge(time.Time{}, true) }
 	for name, test := range map[string]struct {
 		change func(b *tally.Tally, s *tally.Slot)
 		want   []tally.Commitment
 	}{
-		"running":        {func(b *tally.Tally, _ *tally.Slot) { b.Final = false }, []tally.Commitment{one, two, three}},
+		"running":        {func(t *tally.Tally, _ *tally.Slot) { t.Final = false }, []tally.Commitment{one, two, three}},
 		"root agreed":    {func(*tally.Tally, *tally.Slot) {}, []tally.Commitment{one, two}},
-		"decided":        {func(b *tally.Tally, _ *tally.Slot) { judge(b) }, []tally.Commitment{one}},
-		"no root agreed": {func(b *tally.Tally, _ *tally.Slot) { disagree(b) }, []tally.Commitment{one}},
-		"no root agreed, decided, but not sure": {func(b *tally.Tally, s *tally.Slot) {
-			disagree(b)
-			b.Hold(s, s.Candidates[0], 1)
-			judge(b)
+		"decided":        {func(t *tally.Tally, _ *tally.Slot) { judge(t) }, []tally.Commitment{one}},
+		"no root agreed": {func(t *tally.Tally, _ *tally.Slot) { disagree(t) }, []tally.Commitment{one}},
+		"no root agreed, decided, but not sure": {func(t *tally.Tally, s *tally.Slot) {
+			disagree(t)
+			t.Hold(s, s.Candidates[0], 1)
+			judge(t)
 		}, []tally.Commitment{clienttest.Hash(2)}},
-		"no root agreed, what counts is missing": {func(b *tally.Tally, _ *tally.Slot) {
-			disagree(b)
-			judge(b)
+		"no root agreed, what counts is missing": {func(t *tally.Tally, _ *tally.Slot) {
+			disagree(t)
+			judge(t)
 		}, []tally.Commitment{one, two}},
-		"no root agreed, what counts has failed": {func(b *tally.Tally, s *tally.Slot) {
-			disagree(b)
+		"no root agreed, what counts has failed": {func(t *tally.Tally, s *tally.Slot) {
+			disagree(t)
 			s.Candidates[0].Attempts = 1
-			judge(b)
+			judge(t)
 		}, []tally.Commitment{two, one}},
-		"no root agreed, one of another batch has no rival": {func(b *tally.Tally, s *tally.Slot) {
-			disagree(b)
-			b.Round.Witnesses[0].Commitments.Add(b.Round.Seed, four[:])
-			s.Candidates, b.Slots[1].Candidates = []*tally.Candidate{{Commitment: four}}, s.Candidates
-			judge(b)
+		"no root agreed, one of another batch has no rival": {func(t *tally.Tally, s *tally.Slot) {
+			disagree(t)
+			t.Round.Witnesses[0].Commitments.Add(t.Round.Seed, four[:])
+			s.Candidates, t.Slots[1].Candidates = []*tally.Candidate{{Commitment: four}}, s.Candidates
+			judge(t)
 		}, []tally.Commitment{one, two, four}},
-		"no quorum": {func(b *tally.Tally, _ *tally.Slot) { b.Round.Witnesses = b.Round.Witnesses[:1] }, nil},
+		"no quorum": {func(t *tally.Tally, _ *tally.Slot) { t.Round.Witnesses = t.Round.Witnesses[:1] }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, one)

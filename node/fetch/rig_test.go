@@ -17,7 +17,7 @@ import (
 	"lukechampine.com/blake3"
 )
 
-const settle = 80 * time.Second // maximum time to complete a round in these tests
+const completion = 80 * time.Second // maximum time to complete a round in these tests
 
 var errGone = errors.New("no holder has it")
 
@@ -76,7 +76,7 @@ func (r *rig) result(s *tally.Slot, c *tally.Candidate) []byte {
 
 // begin starts the fetches that are due.
 func (r *rig) begin() {
-	r.Fetch([]*tally.Tally{r.tally}, Terms{Trainer: &clienttest.Trainer{}, Settle: settle, Round: settle})
+	r.Fetch([]*tally.Tally{r.tally}, Terms{Trainer: &clienttest.Trainer{}, Completion: completion, Round: completion})
 }
 
 // wants returns the results to fetch, in order.

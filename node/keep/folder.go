@@ -19,11 +19,11 @@ type Folder struct {
 	Dir   string
 	RunID string
 	ID    identity.ID // of the client
-	taken bool        // the methods use intermediate checkpoints; see Commits
+	taken bool        // the methods use intermediate checkpoints; see Intermediates
 }
 
-// Commits returns a Folder for intermediate checkpoints instead of checkpoints.
-func (f Folder) Commits() Folder { f.taken = true; return f }
+// Intermediates returns a Folder for intermediate checkpoints instead of checkpoints.
+func (f Folder) Intermediates() Folder { f.taken = true; return f }
 
 // prefix returns the start of the names of the folders that f uses.
 func (f Folder) prefix() string {
@@ -38,18 +38,18 @@ func (f Folder) Checkpoint(step uint32) string {
 	return filepath.Join(f.Dir, f.prefix()+strconv.FormatUint(uint64(step), 10))
 }
 
-// Commit returns the folder of the intermediate checkpoint after a step.
-func (f Folder) Commit(step uint32) string {
-	return f.Commits().Checkpoint(step)
+// Intermediate returns the folder of the intermediate checkpoint after a step.
+func (f Folder) Intermediate(step uint32) string {
+	return f.Intermediates().Checkpoint(step)
 }
 
-// SaveCommit writes an intermediate checkpoint. It is stored apart from the checkpoints, because it
-// is not known yet whether the run records it.
-func (f Folder) SaveCommit(s checkpoint.Snapshot, facts checkpoint.Facts) error {
+// SaveIntermediate writes an intermediate checkpoint. It is stored apart from the checkpoints,
+// because it is not known yet whether the run records it.
+func (f Folder) SaveIntermediate(s checkpoint.Snapshot, facts checkpoint.Facts) error {
 	if f.Dir == "" {
 		return nil
 	}
-	dir := f.Commit(facts.Step)
+	dir := f.Intermediate(facts.Step)
 	if held, err := checkpoint.ReadFacts(dir); err == nil && held.Digest != facts.Digest {
 		if err := checkpoint.RemoveDir(dir); err != nil { // an unrecorded model
 			return fmt.Errorf("replace %s: %w", dir, err)
@@ -58,18 +58,18 @@ func (f Folder) SaveCommit(s checkpoint.Snapshot, facts checkpoint.Facts) error 
 	return writeCheckpoint(dir, s, facts.Extra())
 }
 
-// FindCommit returns the folder of the intermediate checkpoint after a step, if it has the digest.
-// It does not move the folder, because the epoch is not over.
-func (f Folder) FindCommit(step uint32, digest [32]byte) (dir string, err error) {
-	noted, err := f.Commits().Digest(step)
+// FindIntermediate returns the folder of the intermediate checkpoint after a step, if it has the
+// digest. It does not move the folder, because the epoch is not over.
+func (f Folder) FindIntermediate(step uint32, digest [32]byte) (dir string, err error) {
+	noted, err := f.Intermediates().Digest(step)
 	if err == nil && noted != digest {
-		err = fmt.Errorf("%w: %s has a different model of the step", checkpoint.ErrInvalid, f.Commit(step))
+		err = fmt.Errorf("%w: %s has a different model of the step", checkpoint.ErrInvalid, f.Intermediate(step))
 	}
-	return f.Commit(step), err
+	return f.Intermediate(step), err
 }
 
-// DropCommits removes the intermediate checkpoints of all steps for which keep returns false.
-func (f Folder) DropCommits(keep func(step uint32) bool) (failed error) {
+// DropIntermediates removes the intermediate checkpoints of all steps for which keep returns false.
+func (f Folder) DropIntermediates(keep func(step uint32) bool) (failed error) {
 	if f.Dir == "" {
 		return nil
 	}

@@ -46,19 +46,19 @@ func offer(ctx context.Context, l *Lent, s checkpoint.Snapshot) (done chan error
 	return done
 }
 
-// TestLentCommit checks that the folder contains the model as it was lent, also if it replaces a
-// different model of the same step.
-func TestLentCommit(t *testing.T) {
+// TestIntermediateCheckpointIsWrittenFromMemory checks that the folder contains the model as it was
+// lent, also if it replaces a different model of the same step.
+func TestIntermediateCheckpointIsWrittenFromMemory(t *testing.T) {
 	f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}
 	other := lentModel(9)
 	other.Tensors[1].Data[0]++
 	facts := checkpoint.Facts{RunID: "run", Step: 9}
-	if err := f.SaveCommit(other, checkpoint.Facts{RunID: "run", Step: 9, Digest: hexDigest(other)}); err != nil {
+	if err := f.SaveIntermediate(other, checkpoint.Facts{RunID: "run", Step: 9, Digest: hexDigest(other)}); err != nil {
 		t.Fatal(err)
 	}
 	l := NewLent()
 	done := offer(t.Context(), l, lentModel(9))
-	got, err := f.SaveLentCommit(t.Context(), l, facts, hashed)
+	got, err := f.SaveLentIntermediate(t.Context(), l, facts, hashed)
 	if err := errors.Join(err, <-done); err != nil {
 		t.Fatal(err)
 	}
@@ -66,17 +66,17 @@ func TestLentCommit(t *testing.T) {
 	if got.Digest != hexDigest(want) || got.Step != 9 {
 		t.Errorf("facts %+v", got)
 	}
-	if _, err := f.FindCommit(9, want.Manifest().Digest()); err != nil {
+	if _, err := f.FindIntermediate(9, want.Manifest().Digest()); err != nil {
 		t.Error(err)
 	}
-	if read, err := f.Commits().Read(9, want.Manifest().Digest()); err != nil || len(read.Tensors) != 2 {
+	if read, err := f.Intermediates().Read(9, want.Manifest().Digest()); err != nil || len(read.Tensors) != 2 {
 		t.Errorf("%d tensors, %v", len(read.Tensors), err)
 	}
 }
 
-// TestLentTooLong checks that a model is not read after its owner has taken it back, and that no
-// partial model remains.
-func TestLentTooLong(t *testing.T) {
+// TestLentModelIsNotReadAfterItsReturn checks that a model is not read after its owner has taken it
+// back, and that no partial model remains.
+func TestLentModelIsNotReadAfterItsReturn(t *testing.T) {
 	for _, offered := range []bool{true, false} {
 		f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}
 		l := NewLent()
@@ -88,7 +88,7 @@ func TestLentTooLong(t *testing.T) {
 			}
 		}
 		l.End()
-		if _, err := f.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed); !errors.Is(err, ErrNotTaken) {
+		if _, err := f.SaveLentIntermediate(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed); !errors.Is(err, ErrNotTaken) {
 			t.Errorf("saving ended with %v", err)
 		}
 		if entries, err := os.ReadDir(f.Dir); len(entries) > 0 {
@@ -97,15 +97,15 @@ func TestLentTooLong(t *testing.T) {
 	}
 }
 
-// TestLentToABadDisk checks that an owner does not wait for a disk that fails.
-func TestLentToABadDisk(t *testing.T) {
+// TestOwnerDoesNotWaitForAFailingDisk checks that an owner does not wait for a disk that fails.
+func TestOwnerDoesNotWaitForAFailingDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l := NewLent()
 	done := offer(t.Context(), l, lentModel(9))
-	_, err := Folder{Dir: dir, RunID: "run"}.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed)
+	_, err := Folder{Dir: dir, RunID: "run"}.SaveLentIntermediate(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed)
 	if lent := <-done; err == nil || !errors.Is(err, lent) {
 		t.Errorf("lending ended with %v, saving with %v", lent, err)
 	}
@@ -130,7 +130,7 @@ func TestPutDown(t *testing.T) {
 			if err := errors.Join(err, <-done); err != nil {
 				t.Fatal(err)
 			}
-			m.Snapshot.Tensors, m.Lies = nil, true
+			m.Snapshot.Tensors, m.Stored = nil, true
 			if way == "beside an earlier one" {
 				b.Take(modelOf(6))
 				b.SaveAgreed(stateAfter(6, recorded(modelOf(6))))

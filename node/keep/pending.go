@@ -106,7 +106,7 @@ func (f Folder) Find(step uint32, digest [32]byte) (dir string, err error) {
 	if err == nil && facts.Digest == hex.EncodeToString(digest[:]) {
 		return dir, nil
 	}
-	if f.settle(step, digest) {
+	if f.promote(step, digest) {
 		return dir, nil
 	}
 	if err == nil {
@@ -115,10 +115,10 @@ func (f Folder) Find(step uint32, digest [32]byte) (dir string, err error) {
 	return "", err
 }
 
-// settle moves a pending or intermediate checkpoint to its final place, if it has the digest and
+// promote moves a pending or intermediate checkpoint to its final place, if it has the digest and
 // the place is free.
-func (f Folder) settle(step uint32, digest [32]byte) bool {
-	for _, from := range []string{f.pending(step), f.Commit(step)} {
+func (f Folder) promote(step uint32, digest [32]byte) bool {
+	for _, from := range []string{f.pending(step), f.Intermediate(step)} {
 		facts, err := checkpoint.ReadFacts(from)
 		if err == nil && facts.Digest == hex.EncodeToString(digest[:]) {
 			return os.Rename(from, f.Checkpoint(step)) == nil && syncFolder(f.Dir) == nil

@@ -49,9 +49,9 @@ func TestModelIsOnTheDiskBeforeItIsReported(t *testing.T) {
 	}
 }
 
-// TestPendingModelGetsItsPlace checks that a pending model gets its final name if the run records
-// it, and is removed if the run records a different one.
-func TestPendingModelGetsItsPlace(t *testing.T) {
+// TestPendingModelGetsItsFinalName checks that a pending model gets its final name if the run
+// records it, and is removed if the run records a different one.
+func TestPendingModelGetsItsFinalName(t *testing.T) {
 	for _, ours := range []bool{true, false} {
 		b, m := newBench(t.TempDir(), 0), modelOf(9)
 		s := cooldownAfter(9)
@@ -114,10 +114,10 @@ func TestSlowDiskDelaysTheReportOnly(t *testing.T) {
 	}
 }
 
-// TestHungDiskHasOneAhead checks a disk that does not answer for many epochs. Each report waits for
-// its maximum time, at most two models wait for the disk, and the newest is saved once the disk
-// answers.
-func TestHungDiskHasOneAhead(t *testing.T) {
+// TestHungDiskHasAtMostTwoModelsWaiting checks a disk that does not answer for many epochs. Each
+// report waits for its maximum time, at most two models wait for the disk, and the newest is saved
+// once the disk answers.
+func TestHungDiskHasAtMostTwoModelsWaiting(t *testing.T) {
 	b := newBench(filepath.Join(t.TempDir(), "checkpoints"), 0)
 	b.now = time.Unix(1000, 0)
 	for step := uint32(3); step <= 30; step += 3 {

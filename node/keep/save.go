@@ -134,18 +134,18 @@ func (k *Saver) write(a *attempt, dir string) error {
 		beside = append(beside, a.facts.Extra())
 	}
 	put := func() error {
-		if a.model.Lies {
+		if a.model.Stored {
 			return k.Folder.place(a.model.Step, a.model.Digest)
 		}
 		return k.put(dir, a.model.Snapshot, beside...)
 	}
-	settled, old := k.Folder.settle(a.model.Step, a.model.Digest), a.model.Step
-	if a.model.Lies {
+	promoted, old := k.Folder.promote(a.model.Step, a.model.Digest), a.model.Step
+	if a.model.Stored {
 		old-- // keep the pending folder of this step, which contains the model
 	}
 	k.clean(old)
 	var err error
-	if !settled {
+	if !promoted {
 		err = put()
 	}
 	if errors.Is(err, errOtherCheckpoint) && a.recorded && k.Folder.names(dir, a.model.Step) {
@@ -155,12 +155,12 @@ func (k *Saver) write(a *attempt, dir string) error {
 		k.Log.Warn("the folder had a different model of this step, because the host lost steps, or because another run with the same name used the folder; moved that model", "dir", dir+forgottenSuffix)
 		err = put()
 	}
-	dropCommits := func() error { // intermediate checkpoints up to this step are no longer needed
-		return k.Folder.DropCommits(func(step uint32) bool { return step > a.model.Step })
+	dropIntermediates := func() error { // intermediate checkpoints up to this step are no longer needed
+		return k.Folder.DropIntermediates(func(step uint32) bool { return step > a.model.Step })
 	}
 	for _, give := range []func() bool{
 		func() bool { return k.MakeRoom != nil && k.MakeRoom() > 0 },
-		func() bool { return a.recorded && dropCommits() == nil },
+		func() bool { return a.recorded && dropIntermediates() == nil },
 		func() bool { return k.Folder.keepOptimizers(1, a.model.Step) == nil },
 		func() bool {
 			return k.Keep > 1 && pruneCheckpoints(parent, prefix, k.Keep-1, max(a.model.Step, a.spare), a.spare) == nil
@@ -178,7 +178,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 		}
 	}
 	if err == nil && a.recorded {
-		if failed := dropCommits(); failed != nil {
+		if failed := dropIntermediates(); failed != nil {
 			k.Log.Warn("cannot remove old intermediate checkpoints", "err", failed)
 		}
 	}

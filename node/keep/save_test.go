@@ -85,13 +85,13 @@ func TestFailedSaveIsRepeated(t *testing.T) {
 	}
 }
 
-// TestWhatMakesRoom checks that only files that are less valuable than the newest checkpoint are
-// removed to make room, in a fixed order, and no more than necessary.
-func TestWhatMakesRoom(t *testing.T) {
+// TestLessValuableFilesAreRemovedForRoom checks that only files that are less valuable than the
+// newest checkpoint are removed to make room, in a fixed order, and no more than necessary.
+func TestLessValuableFilesAreRemovedForRoom(t *testing.T) {
 	full := fmt.Errorf("write: %w", &fs.PathError{Op: "write", Err: syscall.ENOSPC})
 	for fits, want := range map[int]string{
-		0: "", 1: "shared parts", 2: "shared parts, commit point", 3: "shared parts, commit point, optimizers",
-		4: "shared parts, commit point, optimizers, step 3", 5: "shared parts, commit point, optimizers, step 3, step 6",
+		0: "", 1: "shared parts", 2: "shared parts, intermediate checkpoint", 3: "shared parts, intermediate checkpoint, optimizers",
+		4: "shared parts, intermediate checkpoint, optimizers, step 3", 5: "shared parts, intermediate checkpoint, optimizers, step 3, step 6",
 	} {
 		b := newBench(t.TempDir(), 3)
 		for _, step := range []uint32{3, 6, 9} {
@@ -101,7 +101,7 @@ func TestWhatMakesRoom(t *testing.T) {
 			b.work()
 		}
 		for _, step := range []uint32{11, 14} { // the second belongs to the next epoch and is kept
-			if err := b.Folder.SaveCommit(modelOf(step).Snapshot, checkpoint.Facts{RunID: b.Folder.RunID, Step: step}); err != nil {
+			if err := b.Folder.SaveIntermediate(modelOf(step).Snapshot, checkpoint.Facts{RunID: b.Folder.RunID, Step: step}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -118,7 +118,7 @@ func TestWhatMakesRoom(t *testing.T) {
 		b.MakeRoom = func() int64 { shared = true; return 1 }
 		attempts, commitGone := 0, false
 		b.put = func(string, checkpoint.Snapshot, ...checkpoint.Extra) error {
-			_, err := os.Stat(b.Folder.Commit(11))
+			_, err := os.Stat(b.Folder.Intermediate(11))
 			commitGone = err != nil
 			if attempts++; attempts > fits {
 				return nil
@@ -132,9 +132,9 @@ func TestWhatMakesRoom(t *testing.T) {
 			gone = append(gone, "shared parts")
 		}
 		if commitGone {
-			gone = append(gone, "commit point")
+			gone = append(gone, "intermediate checkpoint")
 		}
-		if _, err := os.Stat(b.Folder.Commit(14)); err != nil {
+		if _, err := os.Stat(b.Folder.Intermediate(14)); err != nil {
 			t.Errorf("fits after %d: the intermediate checkpoint of the next epoch: %v", fits, err)
 		}
 		if left, _ := os.ReadDir(optimizers); len(left) == 1 {

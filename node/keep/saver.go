@@ -19,7 +19,7 @@ type Model struct {
 	Step     uint32
 	Digest   [32]byte // of its manifest
 	Snapshot checkpoint.Snapshot
-	Lies     bool             // it is already on the disk (Folder.SaveLent): the snapshot has no tensors
+	Stored   bool             // it is already on the disk (Folder.SaveLent): the snapshot has no tensors
 	Facts    checkpoint.Facts // set if the model was taken during the epoch; zero: derived from the state
 }
 
@@ -75,7 +75,7 @@ func NewSaver(o Options) *Saver {
 func (k *Saver) Take(m Model) {
 	now := k.Tasks.Now()
 	k.unsaved, k.took, k.since = &m, now.Sub(k.since), now
-	if m.Lies {
+	if m.Stored {
 		k.pending = &pending{step: m.Step, since: now, begun: true, done: true}
 	}
 }
@@ -158,8 +158,8 @@ func (k *Saver) OnDisk(s *coordinator.State) uint32 {
 	return newest.Step
 }
 
-// WhereLies describes the locations of the run's newest recorded model.
-func (k *Saver) WhereLies(s *coordinator.State) string {
+// Locations describes the locations of the run's newest recorded model.
+func (k *Saver) Locations(s *coordinator.State) string {
 	c := s.Model.Checkpoint
 	if !c.FromPeers() {
 		return "only the initial checkpoint was recorded"

@@ -112,8 +112,8 @@ func TestModelIsSavedWhenTheRunHasLeftCooldown(t *testing.T) {
 		t.Errorf("facts %+v, notified %+v, %v", facts, b.saved, err)
 	}
 	fresh := newBench(b.Folder.Dir, 0) // lookups are cached
-	if !fresh.Holds(recorded(m)) || !strings.Contains(fresh.WhereLies(s), dir) {
-		t.Errorf("not found again: %s", fresh.WhereLies(s))
+	if !fresh.Holds(recorded(m)) || !strings.Contains(fresh.Locations(s), dir) {
+		t.Errorf("not found again: %s", fresh.Locations(s))
 	}
 }
 
@@ -248,20 +248,20 @@ func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
 	}
 }
 
-// TestWhereLies checks the places that messages name if the model is not here.
-func TestWhereLies(t *testing.T) {
+// TestLocationsOfTheModelInMessages checks the places that messages name if the model is not here.
+func TestLocationsOfTheModelInMessages(t *testing.T) {
 	m := modelOf(3)
 	s := stateAfter(3, recorded(m))
 	b := newBench(t.TempDir(), 0)
-	if said := b.WhereLies(s); !strings.Contains(said, "--checkpoint-dir") {
+	if said := b.Locations(s); !strings.Contains(said, "--checkpoint-dir") {
 		t.Error(said)
 	}
 	s.Uploads = []coordinator.Upload{{Step: 3, Digest: m.Digest, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "a-bucket"}}}
-	if said := b.WhereLies(s); !strings.Contains(said, "a-bucket") {
+	if said := b.Locations(s); !strings.Contains(said, "a-bucket") {
 		t.Error(said)
 	}
 	s.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}
-	golden.Message(t, "the initial model", errors.New(b.WhereLies(s)))
+	golden.Message(t, "the initial model", errors.New(b.Locations(s)))
 	if b.Holds(s.Model.Checkpoint) {
 		t.Error("the saver holds a dummy checkpoint")
 	}

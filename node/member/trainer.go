@@ -15,7 +15,7 @@ import (
 // trainer is the common interface of the trainers of package train, for any optimizer.
 type trainer interface {
 	env.Trainer
-	env.Foreseer
+	env.Speculator
 	env.Lender
 	OptimizerState(ctx context.Context) (train.OptimizerState, error)
 	LendOptimizerState(ctx context.Context) (train.OptimizerState, error)
@@ -25,8 +25,8 @@ type trainer interface {
 // Learner is the trainer of a member in a run without audits.
 type Learner struct {
 	trainer
-	measuring  Measuring
-	foreseeing func() // ends Busy after Foresee; nil: no speculation
+	measuring   Measuring
+	speculating func() // ends Busy after Speculate; nil: no speculation
 }
 
 // audited is a trainer whose results can be audited.
@@ -89,30 +89,30 @@ func (unmeasured) Forget()                          {}
 func (unmeasured) Busy() (done func())              { return func() {} }
 func (unmeasured) Changed(uint32)                   {}
 
-// busy is Measuring.Busy for calls that may end a speculation. Between Foresee and the next of these
-// calls, no measurement runs, because it would undo the speculation.
+// busy is Measuring.Busy for calls that may end a speculation. Between Speculate and the next of
+// these calls, no measurement runs, because it would undo the speculation.
 func (t *Learner) busy() (done func()) {
 	done = t.measuring.Busy()
-	if ended := t.foreseeing; ended != nil {
-		t.foreseeing = nil
+	if ended := t.speculating; ended != nil {
+		t.speculating = nil
 		ended()
 	}
 	return done
 }
 
-// Foresee implements env.Foreseer.
-func (t *Learner) Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (bool, error) {
+// Speculate implements env.Speculator.
+func (t *Learner) Speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (bool, error) {
 	idle := t.measuring.Busy()
-	done, err := t.trainer.Foresee(ctx, step, payloads, ownCounted)
+	done, err := t.trainer.Speculate(ctx, step, payloads, ownCounted)
 	if done {
-		t.foreseeing = idle
+		t.speculating = idle
 	} else {
 		idle()
 	}
 	return done, err
 }
 
-// Confirm implements env.Foreseer.
+// Confirm implements env.Speculator.
 func (t *Learner) Confirm(step uint32) bool {
 	confirmed := t.trainer.Confirm(step)
 	if confirmed {

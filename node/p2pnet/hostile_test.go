@@ -144,7 +144,7 @@ func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host
 			return p.trainer, p.trainer.Load(ctx, s)
 		},
 		Initial:           initial,
-		RepublishInterval: 200 * time.Millisecond, SettleTimeout: 5 * time.Second,
+		RepublishInterval: 200 * time.Millisecond, CompletionTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

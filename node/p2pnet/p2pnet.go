@@ -112,9 +112,9 @@ func (n *Network) LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, 
 // Drop ends the sharing of a blob.
 func (n *Network) Drop(hash [32]byte) { n.store.Drop(hash) }
 
-// GiveWay frees disk space for more important data, and returns the number of freed bytes. Shared
+// FreeDisk frees disk space for more important data, and returns the number of freed bytes. Shared
 // parts that must be kept move from the disk to memory, as far as they fit.
-func (n *Network) GiveWay() int64 { return n.store.GiveWay() }
+func (n *Network) FreeDisk() int64 { return n.store.FreeDisk() }
 
 // Fetch gets a blob from its holders and shares it.
 func (n *Network) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {

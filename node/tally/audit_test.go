@@ -236,9 +236,9 @@ func TestAuditorCountsWhatTheRunCounted(t *testing.T) {
 	}
 }
 
-// TestAuditorKnowsWhatItLacks checks that the outcome of a round is unknown if the announcement of
-// a counted result is missing.
-func TestAuditorKnowsWhatItLacks(t *testing.T) {
+// TestOutcomeIsUnknownWithoutAnAnnouncement checks that the outcome of a round is unknown if the
+// announcement of a counted result is missing.
+func TestOutcomeIsUnknownWithoutAnAnnouncement(t *testing.T) {
 	run := play(t)
 	for i, raw := range run.said {
 		_, a, err := wire.OpenAnnouncement(raw, clienttest.Run)

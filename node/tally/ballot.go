@@ -100,9 +100,9 @@ func (b ballot) tally() count {
 	return t
 }
 
-// liars returns the assumed maximum number of dishonest witnesses in the round: fewer than a third of
+// maxFaulty returns the assumed maximum number of dishonest witnesses in the round: fewer than a third of
 // the elected witnesses.
-func (b ballot) liars() int {
+func (b ballot) maxFaulty() int {
 	return (max(int(b.round.WitnessesElected), len(b.round.Witnesses)) - 1) / 3
 }
 
@@ -153,7 +153,7 @@ func (t count) withRoot(root [32]byte) []Commitment {
 // about a candidate that was made to pass the filter of an honest witness, and an attacker must search
 // for such a candidate in every round.
 func (t count) believed(lists [][]Commitment) [][]int {
-	believed, liars := make([][]int, len(t.votes)), t.liars()
+	believed, maxFaulty := make([][]int, len(t.votes)), t.maxFaulty()
 	for i, known := range t.candidates {
 		believed[i] = slices.Clone(t.votes[i])
 		for j, c := range known {
@@ -163,7 +163,7 @@ func (t count) believed(lists [][]Commitment) [][]int {
 					denials++
 				}
 			}
-			if denials > liars {
+			if denials > maxFaulty {
 				believed[i][j] -= denials
 			}
 		}
@@ -189,7 +189,7 @@ func (t count) unaccounted(chosen []Commitment, lists [][]Commitment) (missing [
 				holders++
 			}
 		}
-		if holders+min(t.liars(), witnesses-holders) >= int(t.round.WitnessesNeeded) {
+		if holders+min(t.maxFaulty(), witnesses-holders) >= int(t.round.WitnessesNeeded) {
 			missing = append(missing, i)
 			claimed = claimed && holders < int(t.round.WitnessesNeeded)
 		}
@@ -217,7 +217,7 @@ func (t count) unread(chosen []Commitment, lists [][]Commitment) []uint16 {
 				named++
 			}
 		}
-		if named <= t.liars() {
+		if named <= t.maxFaulty() {
 			return members
 		}
 	}

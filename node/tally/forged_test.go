@@ -140,7 +140,7 @@ func TestForgedCommitmentWithoutAResult(t *testing.T) {
 // silent. Lying witnesses sign the honest root, but their filters contain only different results,
 // including a result of a batch without a counted result.
 func TestEmptyFilters(t *testing.T) {
-	const seed, batches, liars = 9, 13, 4
+	const seed, batches, maxFaulty = 9, 13, 4
 	ids := owners(batches)
 	list := make([]Commitment, batches)
 	known := make([][]Commitment, batches)
@@ -154,7 +154,7 @@ func TestEmptyFilters(t *testing.T) {
 		lists[k] = list
 	}
 	round := coordinator.Round{Seed: seed, WitnessesElected: 13, WitnessesNeeded: 9, Witnesses: clienttest.Proofs(seed, ids, lists...)}
-	for k := range liars {
+	for k := range maxFaulty {
 		w := &round.Witnesses[k]
 		w.Participants, w.Commitments = bloom.Filter{}, bloom.Filter{}
 		for i := range known {

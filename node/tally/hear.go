@@ -36,8 +36,8 @@ var (
 // could also hide that no result counts: a client must know every result with votes to rule out that
 // an unknown result has a quorum. If all slots are taken, a result with more support displaces the
 // result with the least support; see Displaced.
-func (b *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
-	s := b.Find(a.Batch)
+func (t *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
+	s := t.Find(a.Batch)
 	if s == nil {
 		return fmt.Errorf("%w: batch %v of step %d", errUnknownBatch, a.Batch, a.Step)
 	}
@@ -54,19 +54,19 @@ func (b *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) 
 	}
 	crowded := false
 	if n := len(s.Candidates); n >= MaxCandidates {
-		if !b.Final || b.Round.Votes(a.Blob) == 0 {
+		if !t.Final || t.Round.Votes(a.Blob) == 0 {
 			return ErrTooManyBefore
 		}
-		if n >= MaxCandidates+int(b.Round.WitnessesElected) {
-			if crowded = b.displace(s, a.Blob); !crowded {
+		if n >= MaxCandidates+int(t.Round.WitnessesElected) {
+			if crowded = t.displace(s, a.Blob); !crowded {
 				return ErrTooManyBefore
 			}
 		}
 	}
-	s.unshelved, b.unshelved = true, true
-	b.changes++
-	b.unfetched++
-	s.Candidates = append(s.Candidates, &Candidate{Commitment: a.Blob, Size: a.Size, Replica: a.Replica, raw: raw, InTime: !b.Final})
+	s.changed, t.changed = true, true
+	t.changes++
+	t.unfetched++
+	s.Candidates = append(s.Candidates, &Candidate{Commitment: a.Blob, Size: a.Size, Replica: a.Replica, raw: raw, InTime: !t.Final})
 	if len(s.Candidates) > 1 && !crowded {
 		return ErrEquivocation
 	}
@@ -75,9 +75,9 @@ func (b *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) 
 
 // Displaced returns the candidates that were displaced since the last call. The caller should
 // cancel their downloads.
-func (b *Tally) Displaced() []*Candidate {
-	displaced := b.displaced
-	b.displaced = nil
+func (t *Tally) Displaced() []*Candidate {
+	displaced := t.displaced
+	t.displaced = nil
 	return displaced
 }
 
@@ -90,12 +90,12 @@ func (b *Tally) Displaced() []*Candidate {
 // witness holds has the whole vote of that witness, so the candidates of a trainer and of dishonest
 // witnesses cannot displace it or keep it out. For that, a trainer would have to find many results
 // that pass the filters of honest witnesses by error, because these divide the votes.
-func (b *Tally) displace(s *Slot, with Commitment) bool {
+func (t *Tally) displace(s *Slot, with Commitment) bool {
 	commitments := make([]Commitment, 0, len(s.Candidates)+1)
 	for _, c := range s.Candidates {
 		commitments = append(commitments, c.Commitment)
 	}
-	support := b.support(append(commitments, with))
+	support := t.support(append(commitments, with))
 	least := -1
 	for i, c := range s.Candidates {
 		if stays := c.InTime && c.State == Held; !stays && (least < 0 || support[i] < support[least]) {
@@ -107,9 +107,9 @@ func (b *Tally) displace(s *Slot, with Commitment) bool {
 	}
 	leaves := s.Candidates[least]
 	if leaves.State == Announced {
-		b.unfetched--
+		t.unfetched--
 	}
-	b.displaced = append(b.displaced, leaves)
+	t.displaced = append(t.displaced, leaves)
 	s.Candidates = slices.Delete(slices.Clone(s.Candidates), least, least+1)
 	return true
 }
@@ -117,17 +117,17 @@ func (b *Tally) displace(s *Slot, with Commitment) bool {
 // support returns, for each of several results of one batch, its share of the votes of the round's
 // witnesses. The vote of a witness is divided among the results that its filter contains, because an
 // honest witness holds at most one of them.
-func (b *Tally) support(commitments []Commitment) []int {
-	keys := bloom.NewKeys(b.Round.Seed)
+func (t *Tally) support(commitments []Commitment) []int {
+	keys := bloom.NewKeys(t.Round.Seed)
 	positions := make([]bloom.Positions, len(commitments))
 	for i, c := range commitments {
 		positions[i] = keys.Positions(c[:])
 	}
 	support := make([]int, len(commitments))
-	for k := range b.Round.Witnesses {
+	for k := range t.Round.Witnesses {
 		var named []int
 		for i := range positions {
-			if b.Round.Witnesses[k].Commitments.ContainsPositions(positions[i]) {
+			if t.Round.Witnesses[k].Commitments.ContainsPositions(positions[i]) {
 				named = append(named, i)
 			}
 		}
@@ -141,15 +141,15 @@ func (b *Tally) support(commitments []Commitment) []int {
 // Dispute discards the size of a result whose trainer signed different sizes, so that a client that
 // received the wrong size first can still fetch the result. If the result is being downloaded with
 // the discarded size, Dispute returns it, else nil.
-func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Candidate) {
-	for _, c := range b.Find(batch).Candidates {
+func (t *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Candidate) {
+	for _, c := range t.Find(batch).Candidates {
 		if c.Commitment != commitment {
 			continue
 		}
 		c.Disputed = true
 		c.RetryAt = time.Time{}
 		if c.State == Refused && !c.asked { // because of its size
-			b.set(c, Announced)
+			t.set(c, Announced)
 		}
 		if c.State == Fetching {
 			flying = c
@@ -161,14 +161,14 @@ func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Ca
 // Origins returns the number of batches with an announced result, and the number of such batches for
 // which no announced result was made from this client's replica. It also counts results that this
 // client can never hold, because they come from a model of another shape.
-func (b *Tally) Origins() (all, others int) {
-	for i := range b.Slots {
-		known := b.Slots[i].Candidates
+func (t *Tally) Origins() (all, others int) {
+	for i := range t.Slots {
+		known := t.Slots[i].Candidates
 		if len(known) == 0 {
 			continue
 		}
 		all++
-		if !slices.ContainsFunc(known, func(c *Candidate) bool { return c.Replica == b.Replica }) {
+		if !slices.ContainsFunc(known, func(c *Candidate) bool { return c.Replica == t.Replica }) {
 			others++
 		}
 	}

@@ -34,7 +34,7 @@ const (
 // results, each to some of the witnesses, and forge commitments that pass filters.
 func drawHostileRound(t *rapid.T) hostileRound {
 	elected := rapid.IntRange(1, 10).Draw(t, "elected")
-	liars := rapid.IntRange(0, (elected-1)/3).Draw(t, "liars")
+	maxFaulty := rapid.IntRange(0, (elected-1)/3).Draw(t, "liars")
 	silent := rapid.IntRange(0, elected-assign.Quorum(elected)).Draw(t, "silent")
 	hostile := rapid.IntRange(0, 2*maxSearched).Draw(t, "hostile trainers")
 	hidden := rapid.Bool().Draw(t, "lower results that no witness has")
@@ -54,7 +54,7 @@ func drawHostileRound(t *rapid.T) hostileRound {
 		h.known[i] = slices.Clone(h.real[i])
 	}
 	late := rapid.IntRange(0, hostileBatches-1).Draw(t, "late")
-	count := max(elected-liars-silent, 0)
+	count := max(elected-maxFaulty-silent, 0)
 	for range count {
 		list := make([]Commitment, hostileBatches)
 		for i, results := range h.real {
@@ -78,7 +78,7 @@ func drawHostileRound(t *rapid.T) hostileRound {
 			h.known[i] = append(h.known[i], forge(t, seed, uint64(i), filtersOf(h.round.Witnesses[:some])...))
 		}
 	}
-	for range liars {
+	for range maxFaulty {
 		h.lie(t, hostile)
 	}
 	for k := range h.round.Witnesses {

@@ -11,9 +11,9 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestLiarsCannotUseUpTheGuesses checks that witnesses whose filters allow too many lists to try do
-// not prevent the client from finding the lists of other witnesses.
-func TestLiarsCannotUseUpTheGuesses(t *testing.T) {
+// TestFalseFiltersDoNotUseUpTheGuesses checks that witnesses whose filters allow too many lists to
+// try do not prevent the client from finding the lists of other witnesses.
+func TestFalseFiltersDoNotUseUpTheGuesses(t *testing.T) {
 	const seed, batches = 10, 10 // enough batches for the first witness to use up all attempts
 	ids := owners(batches)
 	list := make([]Commitment, batches)
@@ -38,9 +38,9 @@ func TestLiarsCannotUseUpTheGuesses(t *testing.T) {
 	}
 }
 
-// TestWholeListLeavesNothingUnknown checks filters that contain the owner of a batch by error. A
+// TestKnownListLeavesNothingUnknown checks filters that contain the owner of a batch by error. A
 // client that knows a witness's list knows that the witness holds nothing else.
-func TestWholeListLeavesNothingUnknown(t *testing.T) {
+func TestKnownListLeavesNothingUnknown(t *testing.T) {
 	const seed = 12
 	ids := owners(3)
 	a, b, none := clienttest.Hash(1), clienttest.Hash(2), Commitment{}
@@ -180,9 +180,9 @@ func TestForgedWhereFewWitnessesHoldTheResult(t *testing.T) {
 
 // fetchable returns the results of a round that package fetch would fetch: known, not held, and
 // possibly useful.
-func fetchable(b *Tally) (found []*Candidate) {
-	need := b.Needs()
-	b.each(func(s *Slot, c *Candidate) {
+func fetchable(t *Tally) (found []*Candidate) {
+	need := t.Needs()
+	t.each(func(s *Slot, c *Candidate) {
 		if c.State == Announced && need(s, c) != Useless {
 			found = append(found, c)
 		}

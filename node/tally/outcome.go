@@ -20,10 +20,10 @@ const UnsureTimeout = 2 * time.Second
 
 // HeldOf returns the verified result of a slot that was made from this client's replica. If there
 // are two, it returns the one with the lower commitment, independent of their order of arrival.
-func (b *Tally) HeldOf(s *Slot) *Candidate {
+func (t *Tally) HeldOf(s *Slot) *Candidate {
 	var best *Candidate
 	for _, c := range s.Candidates {
-		if c.State != Held || !b.Began || c.Replica != b.Replica {
+		if c.State != Held || !t.Began || c.Replica != t.Replica {
 			continue
 		}
 		if best == nil || bytes.Compare(c.Commitment[:], best.Commitment[:]) < 0 {
@@ -34,22 +34,22 @@ func (b *Tally) HeldOf(s *Slot) *Candidate {
 }
 
 // CameFrom reports whether a result of a client has arrived here.
-func (b *Tally) CameFrom(id coordinator.ClientID) bool {
-	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
+func (t *Tally) CameFrom(id coordinator.ClientID) bool {
+	return slices.ContainsFunc(t.Slots, func(s Slot) bool {
 		return s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Held || c.Took > 0 })
 	})
 }
 
 // Progress returns the owners of the results that this client holds, and the owners of all batches.
 // It leaves out owners for which counts returns false.
-func (b *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all []coordinator.ClientID) {
-	for i := range b.Slots {
-		owner := b.Slots[i].Owner
+func (t *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all []coordinator.ClientID) {
+	for i := range t.Slots {
+		owner := t.Slots[i].Owner
 		if !counts(owner) {
 			continue
 		}
 		all = append(all, owner)
-		if b.HeldOf(&b.Slots[i]) != nil {
+		if t.HeldOf(&t.Slots[i]) != nil {
 			held = append(held, owner)
 		}
 	}
@@ -57,19 +57,19 @@ func (b *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all []co
 }
 
 // Witness returns the proof of the held results, and their number.
-func (b *Tally) Witness() (coordinator.WitnessRound, int) {
-	w := coordinator.WitnessRound{Step: b.Round.Step, Replica: b.Replica}
-	leaves := make([][32]byte, len(b.Slots))
-	keys := bloom.NewKeys(b.Round.Seed)
+func (t *Tally) Witness() (coordinator.WitnessRound, int) {
+	w := coordinator.WitnessRound{Step: t.Round.Step, Replica: t.Replica}
+	leaves := make([][32]byte, len(t.Slots))
+	keys := bloom.NewKeys(t.Round.Seed)
 	count := 0
-	for i := range b.Slots {
-		c := b.HeldOf(&b.Slots[i])
+	for i := range t.Slots {
+		c := t.HeldOf(&t.Slots[i])
 		if c == nil {
 			continue
 		}
 		count++
 		leaves[i] = c.Commitment
-		w.Participants.AddPositions(keys.Positions(b.Slots[i].Owner[:]))
+		w.Participants.AddPositions(keys.Positions(t.Slots[i].Owner[:]))
 		w.Commitments.AddPositions(keys.Positions(c.Commitment[:]))
 	}
 	w.CommitmentsRoot = merkle.Root(leaves)
@@ -77,9 +77,9 @@ func (b *Tally) Witness() (coordinator.WitnessRound, int) {
 }
 
 // votes returns the number of known witnesses of the round that hold a candidate.
-func (b *Tally) votes(c *Candidate) int {
+func (t *Tally) votes(c *Candidate) int {
 	if !c.polled {
-		c.votes, c.polled = b.Round.Votes(c.Commitment), true
+		c.votes, c.polled = t.Round.Votes(c.Commitment), true
 	}
 	return c.votes
 }
@@ -117,8 +117,8 @@ func (o Outcome) Holds(c Commitment) bool {
 
 // Decide returns the outcome. It is usable only if nothing is missing, and final only if it is also
 // not Unsure.
-func (b *Tally) Decide() Outcome {
-	ballot := b.ballot()
+func (t *Tally) Decide() Outcome {
+	ballot := t.ballot()
 	v := ballot.decide()
 	o := Outcome{Missing: len(v.unknown), Claimed: v.claimed, open: len(v.unknown) > 0}
 	if len(v.unknown) > 0 {
@@ -126,8 +126,8 @@ func (b *Tally) Decide() Outcome {
 	} else if len(v.unread) > 0 {
 		o.Unsure, o.Informed = true, v.unread
 	}
-	for i := range b.Slots {
-		s := &b.Slots[i]
+	for i := range t.Slots {
+		s := &t.Slots[i]
 		if s.Warming || v.chosen[i] == (Commitment{}) {
 			o.Lost = append(o.Lost, *s)
 		}
@@ -151,14 +151,14 @@ func (b *Tally) Decide() Outcome {
 	return o
 }
 
-// Foretell returns the outcome of the running round, assuming that every witness holds the results
+// Predict returns the outcome of the running round, assuming that every witness holds the results
 // that this client holds. ok is true if this client expects no further result: it holds the result of
 // every owner for which counts returns true, holds all results that it knows, and has not seen two
 // results of one member.
-func (b *Tally) Foretell(counts func(coordinator.ClientID) bool) (o Outcome, ok bool) {
-	for i := range b.Slots {
-		s := &b.Slots[i]
-		c := b.HeldOf(s)
+func (t *Tally) Predict(counts func(coordinator.ClientID) bool) (o Outcome, ok bool) {
+	for i := range t.Slots {
+		s := &t.Slots[i]
+		c := t.HeldOf(s)
 		switch {
 		case len(s.Candidates) > 1, c == nil && (len(s.Candidates) > 0 || counts(s.Owner)):
 			return Outcome{}, false
@@ -171,35 +171,35 @@ func (b *Tally) Foretell(counts func(coordinator.ClientID) bool) (o Outcome, ok 
 }
 
 // ballot returns the input of the round's decision.
-func (b *Tally) ballot() ballot {
-	t := ballot{
-		round:      &b.Round,
-		owners:     make([]coordinator.ClientID, len(b.Slots)),
-		candidates: make([][]Commitment, len(b.Slots)),
-		held:       make([][]Commitment, len(b.Slots)),
+func (t *Tally) ballot() ballot {
+	input := ballot{
+		round:      &t.Round,
+		owners:     make([]coordinator.ClientID, len(t.Slots)),
+		candidates: make([][]Commitment, len(t.Slots)),
+		held:       make([][]Commitment, len(t.Slots)),
 	}
-	for i, s := range b.Slots {
-		t.owners[i] = s.Owner
+	for i, s := range t.Slots {
+		input.owners[i] = s.Owner
 		for _, c := range s.Candidates {
-			t.candidates[i] = append(t.candidates[i], c.Commitment)
+			input.candidates[i] = append(input.candidates[i], c.Commitment)
 			if c.State == Held {
-				t.held[i] = append(t.held[i], c.Commitment)
+				input.held[i] = append(input.held[i], c.Commitment)
 			}
 		}
 	}
-	return t
+	return input
 }
 
 // IsHeld reports whether witnesses hold a result, according to an outcome of the round. known is
 // false as long as dishonest witnesses may hide results that change the answer.
-func (b *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
-	liars := (max(int(b.Round.WitnessesElected), len(b.Round.Witnesses)) - 1) / 3
-	switch votes, needed := b.Round.Votes(c), int(b.Round.WitnessesNeeded); {
+func (t *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
+	maxFaulty := (max(int(t.Round.WitnessesElected), len(t.Round.Witnesses)) - 1) / 3
+	switch votes, needed := t.Round.Votes(c), int(t.Round.WitnessesNeeded); {
 	case !o.open:
 		return o.Holds(c), true
 	case votes >= needed:
 		return true, true
-	case votes+liars < needed:
+	case votes+maxFaulty < needed:
 		return false, true
 	}
 	return o.Holds(c), false
@@ -218,22 +218,22 @@ type judgement struct {
 // round have not changed. A decision takes long if many commitments were forged. While results are
 // missing and more may arrive, Judge therefore decides at most once in JudgePause, and otherwise
 // returns the last outcome. If atOnce is true, it does not wait.
-func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
-	j := &b.judged
-	if j.made && j.changes == b.changes && slices.Equal(j.witnesses, b.Round.Witnesses) {
+func (t *Tally) Judge(now time.Time, atOnce bool) Outcome {
+	j := &t.judged
+	if j.made && j.changes == t.changes && slices.Equal(j.witnesses, t.Round.Witnesses) {
 		return j.outcome
 	}
-	if j.made && j.outcome.Missing > 0 && !atOnce && now.Sub(j.at) < JudgePause && b.unfinished() {
+	if j.made && j.outcome.Missing > 0 && !atOnce && now.Sub(j.at) < JudgePause && t.unfinished() {
 		return j.outcome
 	}
-	o := b.Decide()
-	*j = judgement{true, now, b.Round.Witnesses, b.changes, o}
+	o := t.Decide()
+	*j = judgement{true, now, t.Round.Witnesses, t.changes, o}
 	return o
 }
 
 // unfinished reports whether a candidate is being fetched or can still be fetched.
-func (b *Tally) unfinished() bool {
-	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
+func (t *Tally) unfinished() bool {
+	return slices.ContainsFunc(t.Slots, func(s Slot) bool {
 		return slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Announced || c.State == Fetching })
 	})
 }
@@ -253,19 +253,19 @@ const (
 // results that are not part of it are useless. While the outcome is unknown or lacks results, even a
 // result that only one witness holds is fetched, because it is required to find that witness's list.
 // Without the lists, the outcome would include forged commitments that no client can fetch.
-func (b *Tally) Needs() func(s *Slot, c *Candidate) Need {
+func (t *Tally) Needs() func(s *Slot, c *Candidate) Need {
 	switch {
-	case !b.Final:
+	case !t.Final:
 		return func(*Slot, *Candidate) Need { return Needed }
-	case !b.Round.HasQuorum():
+	case !t.Round.HasQuorum():
 		return func(*Slot, *Candidate) Need { return Useless }
 	}
-	outcome, judged := b.judged.outcome, b.judged.made
-	_, agreed := b.Round.QuorumRoot()
+	outcome, judged := t.judged.outcome, t.judged.made
+	_, agreed := t.Round.QuorumRoot()
 	decided := judged && !outcome.open && !outcome.Unsure && (agreed || outcome.Missing == 0) // no other set has an agreed root
 	return func(s *Slot, c *Candidate) Need {
-		switch votes := b.votes(c); {
-		case judged && slices.Contains(outcome.Sources, c), !judged && votes >= int(b.Round.WitnessesNeeded):
+		switch votes := t.votes(c); {
+		case judged && slices.Contains(outcome.Sources, c), !judged && votes >= int(t.Round.WitnessesNeeded):
 			return Needed
 		case decided, votes == 0, !judged && !agreed:
 			return Useless

@@ -89,9 +89,9 @@ func finishedBook(holds Commitment) *Tally {
 }
 
 // say passes an announcement of the first batch's trainer to the tally.
-func say(b *Tally, c Commitment) {
-	s := &b.Slots[0]
-	_ = b.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
+func say(t *Tally, c Commitment) {
+	s := &t.Slots[0]
+	_ = t.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
 }
 
 // TestFinishedRoundIsDecidedOnce checks that newer states of the run do not change the decision
@@ -219,9 +219,9 @@ func TestVotesAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestSettledForgetsWhatDidNotCount checks that results that did not count are forgotten, and that
-// payloads are removed from memory.
-func TestSettledForgetsWhatDidNotCount(t *testing.T) {
+// TestReleaseForgetsResultsThatDidNotCount checks that results that did not count are forgotten,
+// and that payloads are removed from memory.
+func TestReleaseForgetsResultsThatDidNotCount(t *testing.T) {
 	b := finishedBook(clienttest.Hash(1))
 	s := &b.Slots[0]
 	for _, n := range []byte{1, 2} {
@@ -230,7 +230,7 @@ func TestSettledForgetsWhatDidNotCount(t *testing.T) {
 		s.Candidates[n-1].Payload = []byte("x")
 	}
 	o := b.Judge(time.Time{}, true)
-	if others := b.Settled(o); o.Missing != 0 || !slices.Equal(others, []Commitment{clienttest.Hash(2)}) {
+	if others := b.Release(o); o.Missing != 0 || !slices.Equal(others, []Commitment{clienttest.Hash(2)}) {
 		t.Errorf("outcome %+v, others %x", o, others)
 	}
 	for i, want := range []State{Held, Refused} {

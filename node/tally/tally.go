@@ -61,7 +61,7 @@ type Slot struct {
 	// meaningless for the round.
 	OptimizerSince uint32
 
-	unshelved bool // the announcements that peers can request are out of date
+	changed bool // the announcements that peers can request are out of date
 }
 
 // Tally contains everything known about one round. Only one goroutine may use it.
@@ -73,14 +73,14 @@ type Tally struct {
 	Replica    [32]byte          // this client's replica hash at the start of the round; valid if Began
 	Began      bool
 
-	// LackingSince is the time when the finished round was first found to lack results; zero: not
+	// MissingSince is the time when the finished round was first found to lack results; zero: not
 	// yet.
-	LackingSince time.Time
+	MissingSince time.Time
 
 	newest    *Candidate // newest held candidate
 	changes   int        // number of changes to known and held results; Decide depends on these and the witnesses only
 	unfetched int        // candidates in state Announced
-	unshelved bool
+	changed   bool
 	displaced []*Candidate
 	judged    judgement
 	voices    voices
@@ -88,133 +88,133 @@ type Tally struct {
 
 // New returns the tally of a round. Members without a batch have no slot.
 func New(round coordinator.Round, epochStart uint32, assignments []assign.Assignment) *Tally {
-	b := &Tally{Round: round, EpochStart: epochStart, Slots: make([]Slot, 0, len(assignments))}
+	t := &Tally{Round: round, EpochStart: epochStart, Slots: make([]Slot, 0, len(assignments))}
 	for _, a := range assignments {
-		b.Slots = append(b.Slots, Slot{Batch: a.Batch, Owner: round.Members[a.Member], Warming: round.Warming.Has(a.Member)})
+		t.Slots = append(t.Slots, Slot{Batch: a.Batch, Owner: round.Members[a.Member], Warming: round.Warming.Has(a.Member)})
 	}
-	return b
+	return t
 }
 
 // Renew updates the round from a newer state. final reports whether the round is over.
-func (b *Tally) Renew(round coordinator.Round, final bool) {
-	if !slices.Equal(b.Round.Witnesses, round.Witnesses) {
-		for i := range b.Slots {
-			for _, c := range b.Slots[i].Candidates {
+func (t *Tally) Renew(round coordinator.Round, final bool) {
+	if !slices.Equal(t.Round.Witnesses, round.Witnesses) {
+		for i := range t.Slots {
+			for _, c := range t.Slots[i].Candidates {
 				c.polled = false
 			}
 		}
 	}
-	b.Round, b.Final = round, final
+	t.Round, t.Final = round, final
 }
 
 // Begin sets this client's replica hash at the start of the round. Only results that were made from
 // this replica can be held.
-func (b *Tally) Begin(replica [32]byte) {
-	b.Replica, b.Began = replica, true
-	b.changes++
+func (t *Tally) Begin(replica [32]byte) {
+	t.Replica, t.Began = replica, true
+	t.changes++
 }
 
 // Find returns the slot of a batch, or nil.
-func (b *Tally) Find(batch assign.BatchID) *Slot {
-	i := sort.Search(len(b.Slots), func(i int) bool { return b.Slots[i].Batch.Start >= batch.Start })
-	if i == len(b.Slots) || b.Slots[i].Batch != batch {
+func (t *Tally) Find(batch assign.BatchID) *Slot {
+	i := sort.Search(len(t.Slots), func(i int) bool { return t.Slots[i].Batch.Start >= batch.Start })
+	if i == len(t.Slots) || t.Slots[i].Batch != batch {
 		return nil
 	}
-	return &b.Slots[i]
+	return &t.Slots[i]
 }
 
 // Own returns the slot of a client, or nil if it got no batch.
-func (b *Tally) Own(id identity.ID) *Slot {
-	for i := range b.Slots {
-		if b.Slots[i].Owner == coordinator.ClientID(id) {
-			return &b.Slots[i]
+func (t *Tally) Own(id identity.ID) *Slot {
+	for i := range t.Slots {
+		if t.Slots[i].Owner == coordinator.ClientID(id) {
+			return &t.Slots[i]
 		}
 	}
 	return nil
 }
 
 // Newest returns the result that was held last, or nil.
-func (b *Tally) Newest() *Candidate { return b.newest }
+func (t *Tally) Newest() *Candidate { return t.newest }
 
 // Unfetched returns the number of known results that are neither held nor being fetched.
-func (b *Tally) Unfetched() int { return b.unfetched }
+func (t *Tally) Unfetched() int { return t.unfetched }
 
 // each calls do for every candidate, in the order of batches.
-func (b *Tally) each(do func(s *Slot, c *Candidate)) {
-	for i := range b.Slots {
-		for _, c := range b.Slots[i].Candidates {
-			do(&b.Slots[i], c)
+func (t *Tally) each(do func(s *Slot, c *Candidate)) {
+	for i := range t.Slots {
+		for _, c := range t.Slots[i].Candidates {
+			do(&t.Slots[i], c)
 		}
 	}
 }
 
 // set changes the state of a candidate of a slot.
-func (b *Tally) set(c *Candidate, state State) {
+func (t *Tally) set(c *Candidate, state State) {
 	switch {
 	case c.State == Announced && state != Announced:
-		b.unfetched--
+		t.unfetched--
 	case c.State != Announced && state == Announced:
-		b.unfetched++
+		t.unfetched++
 	}
 	c.State = state
 }
 
 // Fetch records that a result is being fetched.
-func (b *Tally) Fetch(c *Candidate) {
+func (t *Tally) Fetch(c *Candidate) {
 	c.asked = true
-	b.set(c, Fetching)
+	t.set(c, Fetching)
 }
 
 // Hold records that a result was fetched and verified. size is its actual size in bytes.
-func (b *Tally) Hold(s *Slot, c *Candidate, size uint32) {
-	b.set(c, Held)
-	b.newest = c
+func (t *Tally) Hold(s *Slot, c *Candidate, size uint32) {
+	t.set(c, Held)
+	t.newest = c
 	c.Size = size
-	b.changes++
+	t.changes++
 	if len(s.Candidates) > 1 { // it may be preferred now
-		s.unshelved, b.unshelved = true, true
+		s.changed, t.changed = true, true
 	}
 }
 
 // Refuse records that a result is invalid or no longer useful.
-func (b *Tally) Refuse(c *Candidate) { b.set(c, Refused) }
+func (t *Tally) Refuse(c *Candidate) { t.set(c, Refused) }
 
 // Retry records that a result did not arrive, and the time from which it may be fetched again.
-func (b *Tally) Retry(c *Candidate, at time.Time) {
-	b.set(c, Announced)
+func (t *Tally) Retry(c *Candidate, at time.Time) {
+	t.set(c, Announced)
 	c.RetryAt = at
 	c.Attempts++
 }
 
 // NoRoom records whether the last attempt to fetch a result failed for lack of memory.
-func (b *Tally) NoRoom(c *Candidate, noRoom bool) {
+func (t *Tally) NoRoom(c *Candidate, noRoom bool) {
 	if c.noRoom != noRoom {
 		c.noRoom = noRoom
-		b.changes++
+		t.changes++
 	}
 }
 
 // Lost records that held results cannot be read any more. retry returns the time from which each
 // may be fetched again.
-func (b *Tally) Lost(lost []*Candidate, retry func(c *Candidate) time.Time) {
-	b.each(func(_ *Slot, c *Candidate) {
+func (t *Tally) Lost(lost []*Candidate, retry func(c *Candidate) time.Time) {
+	t.each(func(_ *Slot, c *Candidate) {
 		if slices.Contains(lost, c) {
-			b.Retry(c, retry(c))
+			t.Retry(c, retry(c))
 		}
 	})
-	b.changes++
+	t.changes++
 }
 
 // Contains reports whether a candidate is still in its slot.
 func (s *Slot) Contains(c *Candidate) bool { return slices.Contains(s.Candidates, c) }
 
-// Settled releases the payloads of an applied round. It refuses the held results that did not count,
+// Release drops the payloads of an applied round. It refuses the held results that did not count,
 // and returns their commitments.
-func (b *Tally) Settled(o Outcome) (others []Commitment) {
-	b.each(func(_ *Slot, c *Candidate) {
+func (t *Tally) Release(o Outcome) (others []Commitment) {
+	t.each(func(_ *Slot, c *Candidate) {
 		c.Payload = nil
 		if c.State == Held && !slices.Contains(o.Sources, c) {
-			b.set(c, Refused)
+			t.set(c, Refused)
 			others = append(others, c.Commitment)
 		}
 	})
@@ -222,8 +222,8 @@ func (b *Tally) Settled(o Outcome) (others []Commitment) {
 }
 
 // InFlight returns the candidates that are being fetched.
-func (b *Tally) InFlight() (flying []*Candidate) {
-	b.each(func(_ *Slot, c *Candidate) {
+func (t *Tally) InFlight() (flying []*Candidate) {
+	t.each(func(_ *Slot, c *Candidate) {
 		if c.State == Fetching {
 			flying = append(flying, c)
 		}
@@ -233,9 +233,9 @@ func (b *Tally) InFlight() (flying []*Candidate) {
 
 // InVain reports whether every known result that could still be fetched was tried at least the given
 // number of times.
-func (b *Tally) InVain(attempts int) bool {
+func (t *Tally) InVain(attempts int) bool {
 	vain := true
-	b.each(func(_ *Slot, c *Candidate) {
+	t.each(func(_ *Slot, c *Candidate) {
 		if c.State == Announced || c.State == Fetching {
 			vain = vain && c.Attempts >= attempts
 		}
@@ -244,9 +244,9 @@ func (b *Tally) InVain(attempts int) bool {
 }
 
 // Blobs returns the hashes of the round's results that may be in the blob store.
-func (b *Tally) Blobs() []Commitment {
-	hashes := make([]Commitment, 0, len(b.Slots))
-	b.each(func(_ *Slot, c *Candidate) {
+func (t *Tally) Blobs() []Commitment {
+	hashes := make([]Commitment, 0, len(t.Slots))
+	t.each(func(_ *Slot, c *Candidate) {
 		if c.State != Announced || c.Attempts > 0 {
 			hashes = append(hashes, c.Commitment)
 		}
@@ -256,8 +256,8 @@ func (b *Tally) Blobs() []Commitment {
 
 // EachBlob calls do for the hash of each result that is held or being fetched. Blobs that a refused
 // candidate shares with such a result must not be dropped.
-func (b *Tally) EachBlob(do func(hash Commitment)) {
-	b.each(func(_ *Slot, c *Candidate) {
+func (t *Tally) EachBlob(do func(hash Commitment)) {
+	t.each(func(_ *Slot, c *Candidate) {
 		if c.State == Held || c.State == Fetching {
 			do(c.Commitment)
 		}
@@ -272,29 +272,29 @@ func (s *Slot) Two() (first, second []byte) {
 	return s.Candidates[0].raw, s.Candidates[1].raw
 }
 
-// Shelve calls put for each batch whose signed announcements for peers have changed since the last
-// call. The preferred announcement is the first.
-func (b *Tally) Shelve(put func(slot int, raws [][]byte)) {
-	if !b.unshelved {
+// EachChanged calls put for each batch whose signed announcements for peers have changed since the
+// last call. The preferred announcement is the first.
+func (t *Tally) EachChanged(put func(slot int, raws [][]byte)) {
+	if !t.changed {
 		return
 	}
-	b.unshelved = false
-	for i := range b.Slots {
-		if s := &b.Slots[i]; s.unshelved {
-			s.unshelved = false
-			put(i, b.announcements(s))
+	t.changed = false
+	for i := range t.Slots {
+		if s := &t.Slots[i]; s.changed {
+			s.changed = false
+			put(i, t.announcements(s))
 		}
 	}
 }
 
 // announcements returns the signed announcements of a slot, the preferred one first.
-func (b *Tally) announcements(s *Slot) [][]byte {
+func (t *Tally) announcements(s *Slot) [][]byte {
 	raws := make([][]byte, len(s.Candidates))
 	for i, c := range s.Candidates {
 		raws[i] = c.raw
 	}
 	if len(raws) > 1 {
-		preferred := b.HeldOf(s)
+		preferred := t.HeldOf(s)
 		if i := slices.Index(s.Candidates, preferred); i > 0 {
 			raws[0], raws[i] = raws[i], raws[0]
 		}

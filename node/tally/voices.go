@@ -8,15 +8,15 @@ import "github.com/psyche-go/psyche/core/coordinator"
 // the other replica must also exceed the possible number of dishonest members, which is fewer than a
 // third of the epoch's seats. Then at least one of them is honest. A committee of witnesses alone is
 // not sufficient, because dishonest members can have more than their share in it.
-func (b *Tally) Outvoted(seats int) bool {
-	if !b.Began || !b.Final {
+func (t *Tally) Outvoted(seats int) bool {
+	if !t.Began || !t.Final {
 		return false
 	}
-	v := &b.voices
-	if !v.counted || v.changes != b.changes {
-		*v = voices{counted: true, changes: b.changes}
-		for replica, count := range b.signed() {
-			if replica == b.Replica {
+	v := &t.voices
+	if !v.counted || v.changes != t.changes {
+		*v = voices{counted: true, changes: t.changes}
+		for replica, count := range t.signed() {
+			if replica == t.Replica {
 				v.own = count
 			} else {
 				v.others = max(v.others, count)
@@ -36,16 +36,16 @@ type voices struct {
 
 // signed counts the members that signed each replica. If a member signed several, the replica in its
 // witness proof counts, or else the replica in the announcement that arrived first.
-func (b *Tally) signed() map[[32]byte]int {
-	voice := make(map[coordinator.ClientID][32]byte, len(b.Slots)+len(b.Round.Witnesses))
-	for i := range b.Slots {
-		if s := &b.Slots[i]; len(s.Candidates) > 0 {
+func (t *Tally) signed() map[[32]byte]int {
+	voice := make(map[coordinator.ClientID][32]byte, len(t.Slots)+len(t.Round.Witnesses))
+	for i := range t.Slots {
+		if s := &t.Slots[i]; len(s.Candidates) > 0 {
 			voice[s.Owner] = s.Candidates[0].Replica
 		}
 	}
-	for i := range b.Round.Witnesses {
-		w := &b.Round.Witnesses[i]
-		voice[b.Round.Members[w.Member]] = w.Replica
+	for i := range t.Round.Witnesses {
+		w := &t.Round.Witnesses[i]
+		voice[t.Round.Members[w.Member]] = w.Replica
 	}
 	counts := make(map[[32]byte]int)
 	for _, replica := range voice {

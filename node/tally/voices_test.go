@@ -18,16 +18,16 @@ func TestWitnessesThatHideTheOwnerDoNotFork(t *testing.T) {
 	a, b, c := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3)
 	none := Commitment{}
 	ids := owners(3)
-	for _, test := range []struct{ informed, honest, liars, quorum, listed int }{{1, 1, 1, 2, 0}, {3, 2, 3, 6, 2}, {3, 3, 3, 6, 0}} {
+	for _, test := range []struct{ informed, honest, maxFaulty, quorum, listed int }{{1, 1, 1, 2, 0}, {3, 2, 3, 6, 2}, {3, 3, 3, 6, 0}} {
 		var lists [][]Commitment
 		for range test.informed {
 			lists = append(lists, []Commitment{a, b, c})
 		}
-		for range test.honest + test.liars {
+		for range test.honest + test.maxFaulty {
 			lists = append(lists, []Commitment{a, none, c})
 		}
 		witnesses := clienttest.Proofs(seed, ids, lists...)
-		for i := range test.liars {
+		for i := range test.maxFaulty {
 			w := &witnesses[len(witnesses)-1-i]
 			w.Commitments.Add(seed, b[:])
 			if i >= test.listed {

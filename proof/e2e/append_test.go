@@ -11,9 +11,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestTwoLivesInOneFolder restarts a client with the same folders: during a run and after its end.
-// It checks that the files of earlier lives are unchanged.
-func TestTwoLivesInOneFolder(t *testing.T) {
+// TestRestartKeepsEarlierFiles restarts a client with the same folders: during a run and after its
+// end. It checks that the files of earlier lives are unchanged.
+func TestRestartKeepsEarlierFiles(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{clients: 2, minClients: 1, roundsPerEpoch: 2, steps: 10})
 	n.startServer()

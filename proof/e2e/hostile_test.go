@@ -20,9 +20,9 @@ const (
 	garbageLinger = 500 * time.Millisecond
 )
 
-// TestGarbageOnEveryPort sends data other than the protocol to all listening ports during a whole
-// run.
-func TestGarbageOnEveryPort(t *testing.T) {
+// TestRunSurvivesGarbageOnEveryPort sends data other than the protocol to all listening ports
+// during a whole run.
+func TestRunSurvivesGarbageOnEveryPort(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{clients: 2, minClients: 2, roundsPerEpoch: 3, steps: 6})
 	n.startServer()

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// exitLie is the exit code of a client that detects a dishonest host.
-const exitLie = 7
+// exitHostFault is the exit code of a client that detects a dishonest host.
+const exitHostFault = 7
 
 // TestLyingHost has real clients in a run whose host is dishonest. All clients that can detect this
 // must end with the evidence in a file, and no client may accept a model that the run did not
@@ -53,8 +53,8 @@ func TestLyingHost(t *testing.T) {
 // checkLie waits for the end of a client and examines its evidence.
 func checkLie(t *testing.T, c *client, reason string, proof bool) {
 	t.Helper()
-	if code := c.exitCode(t, runTimeout); code != exitLie {
-		t.Errorf("%s ended with exit code %d, want %d\n%s", c.name, code, exitLie, tail(c.text(t), 5))
+	if code := c.exitCode(t, runTimeout); code != exitHostFault {
+		t.Errorf("%s ended with exit code %d, want %d\n%s", c.name, code, exitHostFault, tail(c.text(t), 5))
 		return
 	}
 	files, err := filepath.Glob(filepath.Join(c.dir, "*", "evidence-*.json"))

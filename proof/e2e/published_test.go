@@ -82,19 +82,19 @@ func TestDummyRun(t *testing.T) {
 		text, err := command.CombinedOutput()
 		out <- fmt.Sprintf("%s%v", text, err)
 	}()
-	figures := map[string]*float64{}
-	for len(out) == 0 && figures["train/loss"] == nil {
+	values := map[string]*float64{}
+	for len(out) == 0 && values["train/loss"] == nil {
 		if response, err := http.Get("http://" + address + "/"); err == nil {
 			text, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
-			_ = json.Unmarshal(text, &figures) // missing metrics are detected below
+			_ = json.Unmarshal(text, &values) // missing metrics are detected below
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	text := <-out
 	for _, name := range []string{"train/loss", "train/global_token_batch_size", "coordinator/num_clients", "coordinator/round"} {
-		if figures[name] == nil {
-			t.Errorf("no %s in %v", name, figures)
+		if values[name] == nil {
+			t.Errorf("no %s in %v", name, values)
 		}
 	}
 	run, summary := summaryOf(t, filepath.Join(dir, "runs"))
@@ -121,8 +121,8 @@ func TestDummyRun(t *testing.T) {
 // checkCollected examines the data that a server and a client with four rounds sent.
 func checkCollected(t *testing.T, collector *otlptest.Collector) {
 	t.Helper()
-	if f := collector.Figures(); f["psyche_train_loss"] == 0 || f["psyche_coordinator_round"] == 0 || f["psyche_server_sent_bytes_total"] == 0 {
-		t.Errorf("figures %v", f)
+	if f := collector.Metrics(); f["psyche_train_loss"] == 0 || f["psyche_coordinator_round"] == 0 || f["psyche_server_sent_bytes_total"] == 0 {
+		t.Errorf("metrics %v", f)
 	}
 	rounds, spans := map[string]bool{}, map[string]int{}
 	for _, span := range collector.Spans() {

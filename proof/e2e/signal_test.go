@@ -43,8 +43,8 @@ func TestClientInterrupted(t *testing.T) {
 	for _, c := range others {
 		checkStayed(t, c, steps)
 	}
-	if farewells := withdrawals(t, n, leaver); farewells != 1 {
-		t.Errorf("the server accepted %d withdrawals of the client, want 1", farewells)
+	if withdrawn := withdrawals(t, n, leaver); withdrawn != 1 {
+		t.Errorf("the server accepted %d withdrawals of the client, want 1", withdrawn)
 	}
 }
 

@@ -72,7 +72,7 @@ func (a *audited) Apply(ctx context.Context, step uint32, payloads [][]byte, own
 	return err
 }
 
-// Confirm implements env.Foreseer.
+// Confirm implements env.Speculator.
 func (a *audited) Confirm(step uint32) bool {
 	confirmed := a.trainer.Confirm(step)
 	if confirmed {

@@ -58,7 +58,7 @@ var mutations = []mutation{
 	{"what members reveal changes nothing", noReveals, scenario.AllFaults, []check.Assertion{check.SeedsRight}, 0},
 	{"results are made from other models", func() rules { return rules{trains: func(m *model.Model) { m[1]++ }} }, scenario.AllFaults, []check.Assertion{check.TrainedRight}, 0},
 	{"a result is applied twice", appliedTwice, scenario.AllFaults, []check.Assertion{check.OnceOnly}, 0},
-	{"what was foreseen stays in the model", func() rules { return rules{keeps: true} }, scenario.AllFaults, []check.Assertion{check.OnceOnly, check.SameReplica}, 0},
+	{"a wrong speculation stays in the model", func() rules { return rules{keeps: true} }, scenario.AllFaults, []check.Assertion{check.OnceOnly, check.SameReplica}, 0},
 	{"one committee drops", oneCommitteeDrops, scenario.AllFaults, []check.Assertion{check.NotFramed}, 0},
 	{"who is denied by few is dropped", fewDrop, scenario.Gang, []check.Assertion{check.NotFramed}, 33},
 	{"everybody may be slow", everybodySlow, scenario.Gang, []check.Assertion{check.NotFramed}, 270},

@@ -23,11 +23,11 @@ type trainer struct {
 	model   model.Model
 	step    uint32 // last applied step; 0: loaded since
 
-	foreseen *foreseen // nil: the model contains only applied results
+	speculation *speculation // nil: the model contains only applied results
 }
 
-// foreseen is a speculative change of the model.
-type foreseen struct {
+// speculation is a speculative change of the model.
+type speculation struct {
 	step     uint32
 	payloads [][]byte
 	before   model.Model
@@ -36,39 +36,39 @@ type foreseen struct {
 
 // takeBack reverts a speculation.
 func (t *trainer) takeBack() {
-	if t.foreseen != nil && !t.process.world.rules.keeps {
-		t.model = t.foreseen.before
+	if t.speculation != nil && !t.process.world.rules.keeps {
+		t.model = t.speculation.before
 	}
-	t.foreseen = nil
+	t.speculation = nil
 }
 
 // applied returns the model without speculative results.
 func (t *trainer) applied() *model.Model {
-	if t.foreseen != nil {
-		return &t.foreseen.before
+	if t.speculation != nil {
+		return &t.speculation.before
 	}
 	return &t.model
 }
 
-// Foresee implements env.Foreseer.
-func (t *trainer) Foresee(_ context.Context, step uint32, payloads [][]byte, _ bool) (bool, error) {
+// Speculate implements env.Speculator.
+func (t *trainer) Speculate(_ context.Context, step uint32, payloads [][]byte, _ bool) (bool, error) {
 	t.takeBack()
 	before := t.model
 	payloads, again, err := t.move(step, payloads)
 	if err != nil {
 		return false, err
 	}
-	t.foreseen = &foreseen{step, payloads, before, again}
+	t.speculation = &speculation{step, payloads, before, again}
 	return true, nil
 }
 
-// Confirm implements env.Foreseer.
+// Confirm implements env.Speculator.
 func (t *trainer) Confirm(step uint32) bool {
-	f := t.foreseen
+	f := t.speculation
 	if f == nil || f.step != step {
 		return false
 	}
-	t.foreseen, t.step = nil, step
+	t.speculation, t.step = nil, step
 	t.process.machine.history().checker.Applied(t.process, step, f.payloads, f.again, &t.model)
 	return true
 }
@@ -109,8 +109,8 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
-	if t.foreseen != nil && p.machine.Honest() {
-		p.machine.history().checker.Violate(check.NodeSound, "%s trained step %d from results of step %d that were not confirmed", p.machine.Name(), step, t.foreseen.step)
+	if t.speculation != nil && p.machine.Honest() {
+		p.machine.history().checker.Violate(check.NodeSound, "%s trained step %d from results of step %d that were not confirmed", p.machine.Name(), step, t.speculation.step)
 	}
 	payload := model.NewResult(&from, step, batch.ID, p.machine.ID, 0)
 	if p.machine.Lies(scenario.InvalidResult) {
@@ -146,7 +146,7 @@ func (t *trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 }
 
 func (t *trainer) Load(_ context.Context, s checkpoint.Snapshot) (err error) {
-	t.step, t.foreseen = 0, nil
+	t.step, t.speculation = 0, nil
 	t.process.machine.history().checker.Loaded(t.process.machine.Member) // the replica hash of an epoch starts with the loaded model
 	t.model, err = model.Of(s)
 	return err

@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// TestAllThatIsBrokenIsReported checks that one error reports several broken rules of [config].
-func TestAllThatIsBrokenIsReported(t *testing.T) {
+// TestEveryBrokenRuleIsReported checks that one error reports several broken rules of [config].
+func TestEveryBrokenRuleIsReported(t *testing.T) {
 	text, err := os.ReadFile("testdata/server.toml")
 	if err != nil {
 		t.Fatal(err)
@@ -37,10 +37,10 @@ func TestAllThatIsBrokenIsReported(t *testing.T) {
 	}
 }
 
-// TestOptimizersThatNobodyTrains checks that loading a file refuses optimizers that the published
-// format contains but clients cannot train. Earlier definitions with such an optimizer remain
-// readable.
-func TestOptimizersThatNobodyTrains(t *testing.T) {
+// TestUnsupportedOptimizersAreRefused checks that loading a file refuses optimizers that the
+// published format contains but clients cannot train. Earlier definitions with such an optimizer
+// remain readable.
+func TestUnsupportedOptimizersAreRefused(t *testing.T) {
 	text, err := os.ReadFile("testdata/server.toml")
 	if err != nil {
 		t.Fatal(err)

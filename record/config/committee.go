@@ -20,14 +20,14 @@ func committeeWarning(c coordinator.Config) string {
 	if c.WitnessNodes > 0 {
 		witnesses = min(members, int(c.WitnessNodes))
 	}
-	liars := odds.MostLiars(members)
-	harm := odds.Of(members, liars, witnesses)
+	faulty := odds.MostFaulty(members)
+	harm := odds.Of(members, faulty, witnesses)
 	p, _ := harm.Captures.Float64()
 	if p*rareCapture < 1 {
 		return ""
 	}
 	message := fmt.Sprintf("witness_nodes = %d: if %d of %d members are dishonest, they hold %d of a round's %d witness seats in about one round of %.0f, and then the other members lose the epoch's work",
-		c.WitnessNodes, liars, members, assign.Quorum(witnesses), witnesses, max(1, 1/p))
+		c.WitnessNodes, faulty, members, assign.Quorum(witnesses), witnesses, max(1, 1/p))
 	if witnesses == min(members, coordinator.MaxWitnesses) {
 		return message
 	}

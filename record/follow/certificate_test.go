@@ -107,9 +107,9 @@ func TestSufficientIsMoreThanTwoThirds(t *testing.T) {
 	}
 }
 
-// TestLieKeepsItsEvidence checks that the evidence of two contradictory heads survives writing and
+// TestHostFaultKeepsItsEvidence checks that the evidence of two contradictory heads survives writing and
 // reading.
-func TestLieKeepsItsEvidence(t *testing.T) {
+func TestHostFaultKeepsItsEvidence(t *testing.T) {
 	f := begun(t)
 	a := wire.Head{Index: 9, Step: 3, Hash: [32]byte{1}}.Sign(hostKey, f.Run())
 	b := wire.Head{Index: 9, Step: 3, Hash: [32]byte{2}}.Sign(hostKey, f.Run())
@@ -120,8 +120,8 @@ func TestLieKeepsItsEvidence(t *testing.T) {
 	}{
 		"two": {[]wire.Head{a, b}, true}, "one twice": {[]wire.Head{a, a}, false}, "one that nobody signed": {[]wire.Head{a, unsigned}, false},
 	} {
-		lie := &Lie{Reason: name, Evidence: Evidence{Genesis: f.Genesis().Raw, Heads: test.heads, Index: 3, Records: [][]byte{{1, 2}}, Announcement: []byte("a")}}
-		read, err := ReadLie(lie.JSON())
+		lie := &HostFault{Reason: name, Evidence: Evidence{Genesis: f.Genesis().Raw, Heads: test.heads, Index: 3, Records: [][]byte{{1, 2}}, Announcement: []byte("a")}}
+		read, err := ReadHostFault(lie.JSON())
 		if err != nil || !cmp.Equal(lie, read) {
 			t.Errorf("%s: read %v, %v", name, read, err)
 			continue
@@ -131,11 +131,11 @@ func TestLieKeepsItsEvidence(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "{}x", `{"genesis":"zz"}`, `{"heads":[{"hash":"00"}]}`} {
-		if _, err := ReadLie([]byte(bad)); err == nil {
+		if _, err := ReadHostFault([]byte(bad)); err == nil {
 			t.Errorf("%q was accepted as evidence", bad)
 		}
 	}
-	if !errors.As(fmt.Errorf("wrapped: %w", error(&Lie{Reason: "x"})), new(*Lie)) {
+	if !errors.As(fmt.Errorf("wrapped: %w", error(&HostFault{Reason: "x"})), new(*HostFault)) {
 		t.Error("errors.As does not find a lie")
 	}
 }

@@ -113,8 +113,8 @@ func TestFollowing(t *testing.T) {
 	}
 }
 
-// TestLiesAreFound checks that a follower refuses records that an honest host never writes.
-func TestLiesAreFound(t *testing.T) {
+// TestHostFaultsAreFound checks that a follower refuses records that an honest host never writes.
+func TestHostFaultsAreFound(t *testing.T) {
 	state := first(t)
 	other, err := OpenGenesis(SignGenesis(authority, [32]byte{8}, state.AppendTo(nil)))
 	if err != nil {

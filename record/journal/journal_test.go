@@ -49,7 +49,7 @@ func build(t *testing.T, payloads ...string) (string, []byte) {
 	return path, content
 }
 
-func TestReopenReturnsWhatWasCommitted(t *testing.T) {
+func TestReopenReturnsCommittedEntries(t *testing.T) {
 	want := []string{"genesis", "", "third", strings.Repeat("x", 100_000)}
 	path, content := build(t, want...)
 	j, summary, got := open(t, path)

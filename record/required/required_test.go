@@ -21,7 +21,7 @@ func TestOf(t *testing.T) {
 		want       Bytes
 	}{
 		"signs":              {distro(1, true), 1 << 20, Kept, Bytes{Model: weights, Memory: 5 * weights, Disk: 5 * weights, Result: (1<<20)/4096*8*13/8 + codec.HeaderSize}},
-		"nothing foreseen":   {distro(2, true), 1 << 20, Kept, Bytes{Model: weights, Memory: 4 * weights, Disk: 5 * weights, Result: (1<<20)/4096*8*13/8 + codec.HeaderSize}},
+		"no speculation":     {distro(2, true), 1 << 20, Kept, Bytes{Model: weights, Memory: 4 * weights, Disk: 5 * weights, Result: (1<<20)/4096*8*13/8 + codec.HeaderSize}},
 		"no copy that big":   {distro(1, true), 1 << 30, -1, Bytes{Model: 4 << 30, Memory: 16 << 30, Result: (1<<30)/4096*8*13/8 + codec.HeaderSize}},
 		"large, on the disk": {distro(1, true), 1 << 30, Kept, Bytes{Model: 4 << 30, Memory: 12 << 30, Disk: 20 << 30, Result: (1<<30)/4096*8*13/8 + codec.HeaderSize}},
 		"values":             {distro(1, false), 1 << 20, 0, Bytes{Model: weights, Memory: 5 * weights, Disk: 3 * weights, Result: (1<<20)/4096*8*44/8 + codec.HeaderSize}},

@@ -46,8 +46,8 @@ func TestTwoResultsAreAProof(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoProof checks that pairs of results that honest members may sign are not a proof.
-func TestWhatIsNoProof(t *testing.T) {
+// TestPairsThatAreNoProof checks that pairs of results that honest members may sign are not a proof.
+func TestPairsThatAreNoProof(t *testing.T) {
 	for name, change := range map[string]func(*ResultAnnouncement){
 		"the same result":           func(a *ResultAnnouncement) { a.Blob = [32]byte{1} },
 		"another size of it":        func(a *ResultAnnouncement) { a.Blob, a.Size = [32]byte{1}, 8 },

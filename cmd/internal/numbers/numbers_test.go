@@ -43,7 +43,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatIsWanted(t *testing.T) {
+func TestErrorsNameTheExpectedFormat(t *testing.T) {
 	for _, args := range []string{
 		"--count -1",
 		"--count=-1",

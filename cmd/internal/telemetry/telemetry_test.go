@@ -37,8 +37,8 @@ func TestEverythingIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent.Close()
-	if f := c.Figures(); f["psyche_train_loss"] != 2 {
-		t.Errorf("figures %v", f)
+	if f := c.Metrics(); f["psyche_train_loss"] != 2 {
+		t.Errorf("metrics %v", f)
 	}
 	if lines := c.Lines(); len(lines) != 1 || lines[0].Text != "hello" || !strings.Contains(own.String(), "hello") {
 		t.Errorf("lines %v, own %s", lines, own.String())

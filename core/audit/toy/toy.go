@@ -6,7 +6,7 @@
 //	gradient := toy.Gradient(weights, sequences)
 //	payload, err := part.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
 //	opening, err := part.Open(step, chunks)
-//	err = part.Settle(step, held)
+//	err = part.SetAttested(step, held)
 //	part.Past.Note(step, weights) // once it is applied
 package toy
 
@@ -147,9 +147,9 @@ func taken(r codec.TensorResult, chunk int) audit.Taken {
 	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
 }
 
-// Settle rolls the newest result back if it is not held. It does nothing for a result that the
+// SetAttested rolls the newest result back if it is not held. It does nothing for a result that the
 // optimizer no longer keeps.
-func (o *Optimizer) Settle(step uint32, held bool) error {
+func (o *Optimizer) SetAttested(step uint32, held bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.steps)
@@ -242,8 +242,8 @@ type Part struct {
 	Past      Past
 }
 
-// Settle rolls the newest result back if it is not held.
-func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(step, held) }
+// SetAttested rolls the newest result back if it is not held.
+func (p *Part) SetAttested(step uint32, held bool) error { return p.Optimizer.SetAttested(step, held) }
 
 // Open opens chunks of the newest step's result.
 func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {

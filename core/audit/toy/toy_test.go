@@ -48,7 +48,7 @@ func TestHonestStepsPass(t *testing.T) {
 				t.Errorf("step %d, honest %v: fault %v, error %v", step, honest, report.Fault, report.Error)
 			}
 		}
-		if err := part.Settle(step, step%3 != 0); err != nil {
+		if err := part.SetAttested(step, step%3 != 0); err != nil {
 			t.Fatal(err)
 		}
 		if step%3 != 0 {

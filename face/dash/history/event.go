@@ -119,7 +119,7 @@ func (h *History) act(e Entry, s *coordinator.State) {
 		if e.Actor != a.Client {
 			kind, why = EventWithdrawn, WhyHost
 		}
-		h.gone(s, a.Client, e, StandingLeft, why)
+		h.gone(s, a.Client, e, StatusLeft, why)
 		h.note(e, Event{Kind: kind, Subject: name(a.Client)}, s)
 	case coordinator.Return:
 		h.noticeOne(e, s, e.Actor, "")
@@ -161,20 +161,20 @@ func (h *History) act(e Entry, s *coordinator.State) {
 func (h *History) accused(e Entry, s *coordinator.State, id coordinator.ClientID, step uint32) {
 	m := h.member(id, s)
 	m.Accused++
-	was := m.Standing
+	was := m.Status
 	client, ok := s.Member(id)
 	if !ok {
 		return
 	}
-	now := standingOf(client, false)
+	now := statusOf(client, false)
 	kind, why := EventAccused, ""
 	if now != was {
 		switch now {
-		case StandingDropped:
+		case StatusDropped:
 			kind, why = EventDropped, WhyWitnesses
-		case StandingSlow:
+		case StatusSlow:
 			kind, why = EventFoundSlow, WhySlow
-		case StandingLate:
+		case StatusLate:
 			kind, why = EventFoundLate, WhyLate
 		}
 	}
@@ -196,13 +196,13 @@ func (h *History) noticeOne(e Entry, s *coordinator.State, id coordinator.Client
 }
 
 // gone records that a client is not in the run any more.
-func (h *History) gone(s *coordinator.State, id coordinator.ClientID, e Entry, standing, why string) {
+func (h *History) gone(s *coordinator.State, id coordinator.ClientID, e Entry, status, why string) {
 	m := h.member(id, s)
-	if m.Standing == standing {
+	if m.Status == status {
 		return
 	}
-	m.Standing, m.Entry, m.Why, m.Until = standing, e.Number, why, 0
-	if standing == StandingEjected {
+	m.Status, m.Entry, m.Why, m.Until = status, e.Number, why, 0
+	if status == StatusEjected {
 		m.Ejected++
 	} else {
 		m.Left++

@@ -35,7 +35,7 @@ func told(t *testing.T, o dashtest.Options) (*history.History, []history.Entry) 
 
 func member(n int) string { return dashtest.Key(n).ID().String() }
 
-func TestWhatBecameOfMembers(t *testing.T) {
+func TestHistoryOfMembers(t *testing.T) {
 	h, entries := told(t, troubled)
 	if len(h.Members) != 12 {
 		t.Fatalf("%d members, want 12", len(h.Members))
@@ -49,7 +49,7 @@ func TestWhatBecameOfMembers(t *testing.T) {
 		}
 	}
 	ejected := h.Members[member(5)]
-	if ejected.Ejected != 1 || ejected.Standing != history.StandingEjected || ejected.Why != history.WhyEjected {
+	if ejected.Ejected != 1 || ejected.Status != history.StatusEjected || ejected.Why != history.WhyEjected {
 		t.Errorf("the ejected member: %+v", ejected)
 	}
 	if a, ok := entries[ejected.Entry].Action.(coordinator.Eject); !ok || identity.ID(a.Client).String() != member(5) {
@@ -65,7 +65,7 @@ func TestWhatBecameOfMembers(t *testing.T) {
 	if wrong := h.Members[member(3)]; wrong.Disagreed != 4 || wrong.Reports != 4 {
 		t.Errorf("the member with a different model: %+v", wrong)
 	}
-	if clean := h.Members[member(11)]; clean.Disagreed+clean.Dropped+clean.Ejected+clean.Accused+clean.Lost != 0 || clean.Standing != history.StandingMember {
+	if clean := h.Members[member(11)]; clean.Disagreed+clean.Dropped+clean.Ejected+clean.Accused+clean.Lost != 0 || clean.Status != history.StatusMember {
 		t.Errorf("a member that did nothing wrong: %+v", clean)
 	}
 }

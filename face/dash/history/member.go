@@ -12,7 +12,7 @@ type Member struct {
 	ID        string `json:"id"`
 	Name      string `json:"name,omitempty"`    // display name in its newest Join; not proof of identity
 	Renamed   uint64 `json:"renamed,omitempty"` // number of name changes
-	Standing  string `json:"standing"`          // status: one of the constants Standing…
+	Status    string `json:"standing"`          // status: one of the constants Status…
 	Why       string `json:"why,omitempty"`
 	Entry     uint64 `json:"entry"` // entry of the log that led to the status
 	FirstSeen uint64 `json:"first"`
@@ -50,13 +50,13 @@ type Member struct {
 
 // Statuses of a member.
 const (
-	StandingWaits   = "waits"
-	StandingMember  = "member"
-	StandingLate    = "late"
-	StandingSlow    = "slow"
-	StandingLeft    = "left"
-	StandingDropped = "dropped"
-	StandingEjected = "ejected"
+	StatusWaits   = "waits"
+	StatusMember  = "member"
+	StatusLate    = "late"
+	StatusSlow    = "slow"
+	StatusLeft    = "left"
+	StatusDropped = "dropped"
+	StatusEjected = "ejected"
 )
 
 // call records the display name of a member's Join.
@@ -132,23 +132,23 @@ func (h *History) trained(id coordinator.ClientID, r result) {
 	}
 }
 
-// standingOf returns the status of a client in the state.
-func standingOf(c *coordinator.Client, waits bool) string {
+// statusOf returns the status of a client in the state.
+func statusOf(c *coordinator.Client, waits bool) string {
 	switch {
 	case c.State == coordinator.Dropped:
-		return StandingDropped
+		return StatusDropped
 	case c.State == coordinator.Ejected:
-		return StandingEjected
+		return StatusEjected
 	case c.State == coordinator.Withdrawn:
-		return StandingLeft
+		return StatusLeft
 	case waits:
-		return StandingWaits
+		return StatusWaits
 	case c.Lateness == coordinator.Slow:
-		return StandingSlow
+		return StatusSlow
 	case c.Lateness != coordinator.OnTime:
-		return StandingLate
+		return StatusLate
 	default:
-		return StandingMember
+		return StatusMember
 	}
 }
 
@@ -170,36 +170,36 @@ func (h *History) noticeAll(e Entry, s *coordinator.State) {
 
 // notice updates a client's status, and records the reason of a change.
 func (h *History) notice(e Entry, s *coordinator.State, c *coordinator.Client, waits bool, why string) {
-	m, now := h.member(c.ID, s), standingOf(c, waits)
-	was := m.Standing
+	m, now := h.member(c.ID, s), statusOf(c, waits)
+	was := m.Status
 	if was == now {
 		return
 	}
-	m.Standing, m.Entry, m.Why = now, e.Number, why
-	if now != StandingEjected {
+	m.Status, m.Entry, m.Why = now, e.Number, why
+	if now != StatusEjected {
 		m.Until = 0
 	}
 	switch now {
-	case StandingMember:
-		if was == StandingWaits || was == "" {
+	case StatusMember:
+		if was == StatusWaits || was == "" {
 			m.Epochs++
 		}
-	case StandingDropped:
+	case StatusDropped:
 		m.Dropped++
 		if why == "" {
 			m.Why = WhySilent
 			h.note(e, Event{Kind: EventDropped, Subject: m.ID, Detail: WhySilent}, s)
 		}
-	case StandingLeft:
+	case StatusLeft:
 		m.Left++
 		if why == "" {
 			m.Why = WhyNotAdmitted
 		}
-	case StandingEjected:
+	case StatusEjected:
 		m.Ejected++
-	case StandingLate:
+	case StatusLate:
 		m.Late++
-	case StandingSlow:
+	case StatusSlow:
 		m.Slow++
 	}
 }

@@ -95,7 +95,7 @@ func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 		loser, reason = h.idOf(s, t.Accuser), coordinator.AccusedWrongly
 	}
 	loses := t.Outcome == OutcomeGuilty || t.Outcome == OutcomeInnocent && t.Fault == coordinator.FaultResult.String()
-	loses = loses && loser != (coordinator.ClientID{}) && h.member(loser, s).Standing != StandingEjected
+	loses = loses && loser != (coordinator.ClientID{}) && h.member(loser, s).Status != StatusEjected
 	if loses && h.expelled(e, s, loser, reason, t.Fault) {
 		t.Ejected = name(loser)
 	}
@@ -151,7 +151,7 @@ func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientI
 		if of != "" {
 			why += " (" + of + ")"
 		}
-		h.gone(s, id, e, StandingEjected, why)
+		h.gone(s, id, e, StatusEjected, why)
 		h.member(id, s).Until = x.Until
 		h.note(e, Event{Kind: EventEjected, Subject: name(id), Detail: why, Until: x.Until}, s)
 		return true

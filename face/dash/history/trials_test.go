@@ -22,7 +22,7 @@ func TestJuries(t *testing.T) {
 		{cheat, "a jury found it guilty (wrong result)", 4},
 		{slander, "it made a false accusation (wrong result)", 4},
 	} {
-		if want.m.Standing != history.StandingEjected || want.m.Why != want.why || want.m.Ejected != 1 || want.m.Until != want.until {
+		if want.m.Status != history.StatusEjected || want.m.Why != want.why || want.m.Ejected != 1 || want.m.Until != want.until {
 			t.Errorf("want an ejection until epoch %d because %q: %+v", want.until, want.why, want.m)
 		}
 		if _, ok := entries[want.m.Entry].Action.(coordinator.Vote); !ok {

@@ -50,8 +50,8 @@ func TestAudits(t *testing.T) {
 	}
 }
 
-// TestWhatMoves checks that a member's transfers are shown until they end.
-func TestWhatMoves(t *testing.T) {
+// TestTransfersAreShownUntilTheyEnd checks that a member's transfers are shown until they end.
+func TestTransfersAreShownUntilTheyEnd(t *testing.T) {
 	part := func(subject string) event.Transfer {
 		return event.Transfer{What: subject, Step: 8, Bytes: 1, Total: 4}
 	}

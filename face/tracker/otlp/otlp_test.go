@@ -28,7 +28,7 @@ func sender(url string) otlp.Collector {
 	}
 }
 
-func TestFiguresArePushed(t *testing.T) {
+func TestMetricsArePushed(t *testing.T) {
 	c := otlptest.Start(t)
 	board := metrics.New()
 	board.See(event.Event{Time: time.Now(), Body: event.Gradient{Step: 1, LR: 0.5, Norm: 3}})
@@ -42,8 +42,8 @@ func TestFiguresArePushed(t *testing.T) {
 	if labels := c.Labels(); labels["run_id"] != "r" || labels["service.name"] != "psyche-client" || c.Header() != "Bearer secret" {
 		t.Errorf("labels %v, Authorization %q", labels, c.Header())
 	}
-	if f := c.Figures(); f["psyche_train_lr"] != 0.5 || f["psyche_train_grad_norm"] != 3 {
-		t.Errorf("figures %v", f)
+	if f := c.Metrics(); f["psyche_train_lr"] != 0.5 || f["psyche_train_grad_norm"] != 3 {
+		t.Errorf("metrics %v", f)
 	}
 
 	registry := prometheus.NewRegistry()
@@ -56,8 +56,8 @@ func TestFiguresArePushed(t *testing.T) {
 	if err := stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if f := c.Figures(); f["psyche_server_sent_bytes_total"] != 7 {
-		t.Errorf("figures %v", f)
+	if f := c.Metrics(); f["psyche_server_sent_bytes_total"] != 7 {
+		t.Errorf("metrics %v", f)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestCollectorsThatFail(t *testing.T) {
 			defer mu.Unlock()
 			return said.Write(b)
 		}), nil))
-		figures, err := otlp.Board(t.Context(), metrics.New(), to, 20*time.Millisecond)
+		board, err := otlp.Board(t.Context(), metrics.New(), to, 20*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestCollectorsThatFail(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		begun = time.Now()
 		var ending sync.WaitGroup
-		for _, stop := range []otlp.Stop{figures, lines, tracer.Stop} {
+		for _, stop := range []otlp.Stop{board, lines, tracer.Stop} {
 			ending.Go(func() { _ = stop(ctx) })
 		}
 		ending.Wait()
@@ -211,11 +211,11 @@ func (w writer) Write(b []byte) (int, error) { return w(b) }
 
 func TestBadAddresses(t *testing.T) {
 	for _, url := range []string{"", "h:1", "ftp://h/v1", "http://"} {
-		_, figures := otlp.Board(t.Context(), metrics.New(), sender(url), time.Second)
+		_, board := otlp.Board(t.Context(), metrics.New(), sender(url), time.Second)
 		_, _, lines := otlp.Logs(t.Context(), sender(url), slog.LevelInfo)
 		_, spans := otlp.Traces(t.Context(), sender(url))
-		if figures == nil || lines == nil || spans == nil {
-			t.Errorf("%q was accepted: %v, %v, %v", url, figures, lines, spans)
+		if board == nil || lines == nil || spans == nil {
+			t.Errorf("%q was accepted: %v, %v, %v", url, board, lines, spans)
 		}
 	}
 	if _, err := otlp.Board(t.Context(), metrics.New(), sender("http://h"), 0); err == nil {

@@ -107,9 +107,9 @@ func (w *writeOrder) Put(ctx context.Context, name string, content io.Reader, si
 	return w.Store.Put(ctx, name, content, size, when)
 }
 
-// TestBucketUploadIsSeenWholeOrNotAtAll interrupts an upload. The next upload completes it, sends
+// TestBucketUploadIsAtomic interrupts an upload. The next upload completes it, sends
 // nothing twice without need, and replaces files with different content.
-func TestBucketUploadIsSeenWholeOrNotAtAll(t *testing.T) {
+func TestBucketUploadIsAtomic(t *testing.T) {
 	b, parent := newBucket(t), t.TempDir()
 	folder, _, facts := save(t, parent, 10)
 	broken := errors.New("broken")
@@ -171,8 +171,8 @@ func TestBucketPinsVersions(t *testing.T) {
 	}
 }
 
-// TestBucketFetchesAgainWhatIsNotWhole removes content of downloaded files, as a power failure can.
-func TestBucketFetchesAgainWhatIsNotWhole(t *testing.T) {
+// TestBucketRepairsIncompleteDownloads removes content of downloaded files, as a power failure can.
+func TestBucketRepairsIncompleteDownloads(t *testing.T) {
 	b := newBucket(t)
 	folder, want, facts := save(t, t.TempDir(), 10)
 	if _, err := b.Upload(t.Context(), folder, facts, nil); err != nil {
@@ -272,9 +272,9 @@ func TestBucketRemovesAbandonedDownloads(t *testing.T) {
 	}
 }
 
-// TestBucketLeavesWhatAFasterOneDownloaded checks that a download that finds the same files at its
+// TestBucketKeepsFilesOfAFasterDownload checks that a download that finds the same files at its
 // end leaves them, so that their readers are not disturbed.
-func TestBucketLeavesWhatAFasterOneDownloaded(t *testing.T) {
+func TestBucketKeepsFilesOfAFasterDownload(t *testing.T) {
 	b := newBucket(t)
 	folder, _, facts := save(t, t.TempDir(), 10)
 	if _, err := b.Upload(t.Context(), folder, facts, nil); err != nil {

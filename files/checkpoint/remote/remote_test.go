@@ -105,7 +105,7 @@ func TestHubRepo(t *testing.T) {
 	checkSnapshot(t, dir, want)
 }
 
-func TestHubRepoKeepsWhatIsNewerAndWhatIsAPersons(t *testing.T) {
+func TestHubRepoKeepsNewerFilesAndUserFiles(t *testing.T) {
 	server, place := newRepo(t)
 	parent := t.TempDir()
 	later, _, laterFacts := save(t, parent, 20)
@@ -272,9 +272,9 @@ func TestUploaderPausesBeforeItTriesAgain(t *testing.T) {
 	})
 }
 
-// TestUploaderSaysWhatIsLost covers errors that a retry cannot fix, and a later checkpoint after
-// such an error.
-func TestUploaderSaysWhatIsLost(t *testing.T) {
+// TestUploaderReportsLostCheckpoints covers errors that a retry cannot fix, and a later checkpoint
+// after such an error.
+func TestUploaderReportsLostCheckpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		place := &fakePlace{fails: []error{hub.ErrForbidden}}
@@ -317,10 +317,10 @@ func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 	})
 }
 
-// TestUploaderLeavesWhatIsNotItsOwn interrupts an upload, and starts a different run, or a
+// TestUploaderKeepsFilesOfOtherUploaders interrupts an upload, and starts a different run, or a
 // different location for the same run, with the same folder. No uploader publishes or removes files
 // of the other uploader, whichever step is later.
-func TestUploaderLeavesWhatIsNotItsOwn(t *testing.T) {
+func TestUploaderKeepsFilesOfOtherUploaders(t *testing.T) {
 	_, repo := newRepo(t)
 	private, public := repo, repo
 	private.Private = true

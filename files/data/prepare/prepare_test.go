@@ -278,8 +278,8 @@ func TestFolderIsReadByLocal(t *testing.T) {
 	}
 }
 
-// TestHeldOutFractionIsOfFiles checks the share of held-out files.
-func TestHeldOutFractionIsOfFiles(t *testing.T) {
+// TestHeldOutFractionCountsFiles checks the share of held-out files.
+func TestHeldOutFractionCountsFiles(t *testing.T) {
 	o := Options{HeldOutFraction: 0.1}
 	count := 0
 	for i := range 5000 {

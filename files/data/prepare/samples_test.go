@@ -144,7 +144,7 @@ func TestConverseWithEmptyContent(t *testing.T) {
 	}
 }
 
-func TestConverseSaysWhatIsWrong(t *testing.T) {
+func TestConverseErrors(t *testing.T) {
 	for text, content := range map[string]string{
 		"a.jsonl, line 2: message 0: content is [{\"type\":\"text\"}], want a text; lists of message parts are not supported": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
 		"a.jsonl, line 1: want an object with exactly one of: messages":                                                       `{"text":"a"}`,

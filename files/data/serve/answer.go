@@ -63,7 +63,7 @@ func (c *connection) deliver(ctx context.Context, request message.Request, other
 	for start := request.Batch.Start; start < request.Batch.End; {
 		end := start + min(piece, request.Batch.End-start)
 		if others {
-			c.server.turns.giveWay(ctx, longestWay)
+			c.server.turns.yield(ctx, longestWay)
 		}
 		batch, err := c.server.read(ctx, assign.BatchID{Start: start, End: end}, others)
 		if err != nil {

@@ -19,9 +19,9 @@ import (
 
 // Limits of one connection.
 const (
-	farewellTimeout = 2 * time.Second // for an answer in progress, and a refusal, when the server stops
-	pieceTokens     = 64 << 10        // of a batch in memory at once, unless a sequence is longer
-	pieceBytes      = 16 << 10        // bytes per time limit
+	closeTimeout = 2 * time.Second // for an answer in progress, and a refusal, when the server stops
+	pieceTokens  = 64 << 10        // of a batch in memory at once, unless a sequence is longer
+	pieceBytes   = 16 << 10        // bytes per time limit
 	// maxUnsent is the maximum number of bytes that the system buffers before sending. Without it,
 	// a write on a slow link waits until a third of a buffer of megabytes is sent.
 	maxUnsent = 64 << 10
@@ -42,15 +42,15 @@ func refuse(code message.Code, format string, values ...any) error {
 	return &message.Error{Code: code, Reason: fmt.Sprintf(format, values...)}
 }
 
-// protocol contains the data server's errors and farewell.
+// protocol contains the data server's errors and close frame.
 var protocol = accept.Protocol{
-	Malformed:       func(reason string) error { return refuse(message.Malformed, "%s", reason) },
-	TooSlow:         func(reason string) error { return refuse(message.TooSlow, "%s", reason) },
-	Farewell:        farewell,
-	FarewellTimeout: farewellTimeout,
+	Malformed:    func(reason string) error { return refuse(message.Malformed, "%s", reason) },
+	TooSlow:      func(reason string) error { return refuse(message.TooSlow, "%s", reason) },
+	CloseFrame:   closeFrame,
+	CloseTimeout: closeTimeout,
 }
 
-func farewell(reason error) ([]byte, bool) {
+func closeFrame(reason error) ([]byte, bool) {
 	refused, ok := errors.AsType[*message.Error](reason)
 	if errors.Is(reason, context.Canceled) {
 		refused, ok = &message.Error{Code: message.Stopping, Reason: "the server is shutting down"}, true
@@ -219,7 +219,7 @@ func (w *steadyWriter) bound() error {
 		return err
 	}
 	w.last = true
-	return w.conn.BoundWrites(context.WithoutCancel(w.ctx), farewellTimeout)
+	return w.conn.BoundWrites(context.WithoutCancel(w.ctx), closeTimeout)
 }
 
 // send writes one frame and flushes.

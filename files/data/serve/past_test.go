@@ -204,7 +204,7 @@ func TestAssigneesGoFirst(t *testing.T) {
 		var p precedence
 		took := func() time.Duration {
 			begun := time.Now()
-			p.giveWay(t.Context(), time.Second)
+			p.yield(t.Context(), time.Second)
 			return time.Since(begun)
 		}
 		if d := took(); d != 0 {

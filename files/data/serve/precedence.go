@@ -28,8 +28,8 @@ func (p *precedence) enter() (leave func()) {
 	}
 }
 
-// giveWay waits until there is no request with precedence, at most longest.
-func (p *precedence) giveWay(ctx context.Context, longest time.Duration) {
+// yield waits until there is no request with precedence, at most longest.
+func (p *precedence) yield(ctx context.Context, longest time.Duration) {
 	p.mu.Lock()
 	if p.first == 0 {
 		p.mu.Unlock()

@@ -435,8 +435,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestNobodyThere checks that the client gives up in time, with a temporary error.
-func TestNobodyThere(t *testing.T) {
+// TestUnreachableServerIsATemporaryError checks that the client gives up in time, with a temporary
+// error.
+func TestUnreachableServerIsATemporaryError(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", nil)
 	server.stop()
 	o := options(server, 1)

@@ -73,9 +73,9 @@ func TestReadsThatAreGivenUp(t *testing.T) {
 	}
 }
 
-// TestAuditsGiveWay checks that a member gets the batch that it trains while a slow batch for an
+// TestAuditsYield checks that a member gets the batch that it trains while a slow batch for an
 // audit is on its way, and the audit's batch after that.
-func TestAuditsGiveWay(t *testing.T) {
+func TestAuditsYield(t *testing.T) {
 	var slow atomic.Uint64 // start of the slow read
 	slow.Store(math.MaxUint64)
 	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {

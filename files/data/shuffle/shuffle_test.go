@@ -25,8 +25,8 @@ func TestAtIsAPermutation(t *testing.T) {
 	})
 }
 
-// TestAtIsForEver pins the order, because a run's clients may have different versions.
-func TestAtIsForEver(t *testing.T) {
+// TestAtIsStable pins the order, because a run's clients may have different versions.
+func TestAtIsStable(t *testing.T) {
 	order := func(p *Permutation, first uint64) []uint64 {
 		var order []uint64
 		for i := range uint64(12) {

@@ -119,8 +119,8 @@ func TestReadKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestAtIsForEver pins the mixture, because a run's clients may have different versions.
-func TestAtIsForEver(t *testing.T) {
+// TestAtIsStable pins the mixture, because a run's clients may have different versions.
+func TestAtIsStable(t *testing.T) {
 	m, err := New(sources(3), []uint32{1, 2, 4}, &[32]byte{9})
 	if err != nil {
 		t.Fatal(err)

@@ -68,10 +68,10 @@ func TestEncodeForTraining(t *testing.T) {
 	}
 }
 
-// TestEncodeForTrainingSaysWhatItCannotTell checks three errors: a template that removes the
+// TestEncodeForTrainingErrors checks three errors: a template that removes the
 // thoughts before the last answer, a template with a mark inside of a token, and a conversation
 // without messages.
-func TestEncodeForTrainingSaysWhatItCannotTell(t *testing.T) {
+func TestEncodeForTrainingErrors(t *testing.T) {
 	coder := labelled(t)
 	chat := []Message{{Role: "user", Content: "hi"}, {Role: assistant, Content: "word"}, {Role: "user", Content: "and"}, {Role: assistant, Content: "word"}}
 	for name, test := range map[string]struct {
@@ -142,9 +142,9 @@ func TestMaskedAnswers(t *testing.T) {
 	}
 }
 
-// TestMaskedAnswersThatCannotBeTold has templates that mark only the last answer, or that write the
-// first answer without its header.
-func TestMaskedAnswersThatCannotBeTold(t *testing.T) {
+// TestMasksOfOnlySomeAnswersAreRefused has templates that mark only the last answer, or that write
+// the first answer without its header.
+func TestMasksOfOnlySomeAnswersAreRefused(t *testing.T) {
 	coder := labelled(t)
 	for name, test := range map[string]struct {
 		template string

@@ -60,9 +60,9 @@ func TestRunIsTheSameThroughJSON(t *testing.T) {
 	}
 }
 
-// TestPrintOfRunThatGoesOn checks that a run that continues an earlier run, and has trained nothing
+// TestPrintOfContinuedRun checks that a run that continues an earlier run, and has trained nothing
 // yet, has the progress of the earlier run.
-func TestPrintOfRunThatGoesOn(t *testing.T) {
+func TestPrintOfContinuedRun(t *testing.T) {
 	run := status.Of(inWarmup(t), [32]byte{7})
 	run.Step, run.TotalSteps = 1001, 2000
 	var text strings.Builder

@@ -121,8 +121,8 @@ func TestMeasuresEveryModelOnce(t *testing.T) {
 	})
 }
 
-// TestGivesWayAtOnce has a training that is active most of the time.
-func TestGivesWayAtOnce(t *testing.T) {
+// TestQuestionYieldsAtOnce has a training that is active most of the time.
+func TestQuestionYieldsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lm := &slow{}
 		r, reports := start(t, false)

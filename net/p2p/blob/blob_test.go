@@ -160,7 +160,7 @@ func TestFetchedBlobIsServed(t *testing.T) {
 	}
 }
 
-func TestSeveralHoldersOfWhichOneLies(t *testing.T) {
+func TestOneOfSeveralHoldersSendsWrongData(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b", "c", "liar")
 	data := payload(6*maxRange + 12345)
@@ -318,8 +318,8 @@ func TestFetchFailures(t *testing.T) {
 	}
 }
 
-// TestSizeLiar checks that a holder that claims an absurd size is avoided.
-func TestSizeLiar(t *testing.T) {
+// TestHolderWithAnAbsurdSizeIsAvoided checks that a holder that claims an absurd size is avoided.
+func TestHolderWithAnAbsurdSizeIsAvoided(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c")
 	data := payload(2 * groupSize)
 	hash := Hash(blake3.Sum256(data))
@@ -365,15 +365,15 @@ func TestUploadRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = giver.Close() })
-	takers := []*p2p.Node{p2ptest.Node(t, "a"), p2ptest.Node(t, "b")}
-	p2ptest.Connect(t, append(takers, giver)...)
+	receivers := []*p2p.Node{p2ptest.Node(t, "a"), p2ptest.Node(t, "b")}
+	p2ptest.Connect(t, append(receivers, giver)...)
 	large, small := payload(3*bulkSize), payload(bulkSize-1)
 	Serve(giver, holding(large, small))
 	begun := time.Now()
 	var tasks sync.WaitGroup
 	for i, data := range [][]byte{large, small} {
 		tasks.Go(func() {
-			got, err := Fetch(testContext(t), takers[i], NewStore(1<<30), blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(giver))
+			got, err := Fetch(testContext(t), receivers[i], NewStore(1<<30), blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(giver))
 			if err != nil || !bytes.Equal(got, data) {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}
@@ -383,8 +383,8 @@ func TestUploadRate(t *testing.T) {
 	if took, least := time.Since(begun), 700*time.Millisecond; took < least { // 1 MiB; a burst of 256 KiB is allowed
 		t.Errorf("%d bytes at %d per second took %v", len(large)+len(small), rate, took)
 	}
-	for _, taker := range takers {
-		if taker.Score(giver.ID()) != 0 {
+	for _, receiver := range receivers {
+		if receiver.Score(giver.ID()) != 0 {
 			t.Error("a member is blamed for a slow link")
 		}
 	}

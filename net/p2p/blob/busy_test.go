@@ -44,9 +44,9 @@ func hog(t *testing.T, from, holder *p2p.Node, bulk bool, request []byte, answer
 	}
 }
 
-// TestHogsKeepNobodyOut checks that four members that take all slots of a holder and leave them
-// idle do not lock out an honest member. The honest member does not blame the holder.
-func TestHogsKeepNobodyOut(t *testing.T) {
+// TestHogsDoNotLockOutAMember checks that four members that take all slots of a holder and leave
+// them idle do not lock out an honest member. The honest member does not blame the holder.
+func TestHogsDoNotLockOutAMember(t *testing.T) {
 	large, small := payload(maxRange), payload(8)
 	hash := Hash(blake3.Sum256(large))
 	ask := request{hash, 0, maxRange}.encode()
@@ -87,9 +87,9 @@ func TestHogsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestPlacesAreMoreThanAThird checks that a third of the members of the largest run cannot fill all
+// TestSlotsAreMoreThanAThird checks that a third of the members of the largest run cannot fill all
 // slots with one slot each.
-func TestPlacesAreMoreThanAThird(t *testing.T) {
+func TestSlotsAreMoreThanAThird(t *testing.T) {
 	if servesTotal <= 256/3 {
 		t.Errorf("%d slots", servesTotal)
 	}
@@ -119,10 +119,10 @@ func TestBusyHolderIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestHangingUpForEverIsAFailure checks that closing the stream counts as busy only a few times.
+// TestRepeatedHangingUpIsAFailure checks that closing the stream counts as busy only a few times.
 // After that the holder is asked in a way that lets it report busy, and an answer without that
 // report is a failure.
-func TestHangingUpForEverIsAFailure(t *testing.T) {
+func TestRepeatedHangingUpIsAFailure(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "holder", "a")
 	var asked atomic.Int64

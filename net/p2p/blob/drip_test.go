@@ -54,11 +54,11 @@ func watched(node *p2p.Node, pending []span, holders []*holderState, trials ...t
 	return why
 }
 
-// TestWhoLosesRanges checks which attempts lose their range. A holder that sends only a few bytes a
-// second loses its range to a holder that was briefly silent, but only once, so that a fetch ends.
-// A silent holder loses its range even to a slow holder. No holder counts as stalled before the
-// request is sent.
-func TestWhoLosesRanges(t *testing.T) {
+// TestOnlySlowerAttemptsLoseTheirRange checks which attempts lose their range. A holder that sends
+// only a few bytes a second loses its range to a holder that was briefly silent, but only once, so
+// that a fetch ends. A silent holder loses its range even to a slow holder. No holder counts as
+// stalled before the request is sent.
+func TestOnlySlowerAttemptsLoseTheirRange(t *testing.T) {
 	const ms = time.Millisecond
 	node := p2ptest.Node(t, "joiner")
 	more := []span{{maxRange, maxRange}}
@@ -99,9 +99,9 @@ func TestWhoLosesRanges(t *testing.T) {
 	}
 }
 
-// TestWhoWasSilentIsNotFast checks that a silence clears the measured rate of a fast holder, which
-// may have gone.
-func TestWhoWasSilentIsNotFast(t *testing.T) {
+// TestSilenceClearsTheMeasuredRate checks that a silence clears the measured rate of a fast holder,
+// which may have gone.
+func TestSilenceClearsTheMeasuredRate(t *testing.T) {
 	var b book
 	node, id := p2ptest.Node(t, "joiner"), identity.ID{1}
 	for _, test := range []struct {
@@ -120,9 +120,9 @@ func TestWhoWasSilentIsNotFast(t *testing.T) {
 	}
 }
 
-// TestWhoCannotBeReachedIsSilent checks that connecting counts as a part of the answer time if a
+// TestConnectingCountsAsAnswerTime checks that connecting counts as a part of the answer time if a
 // range needs no separate connection.
-func TestWhoCannotBeReachedIsSilent(t *testing.T) {
+func TestConnectingCountsAsAnswerTime(t *testing.T) {
 	joiner := p2ptest.Node(t, "joiner")
 	silent, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {

@@ -179,7 +179,7 @@ func (s *Store) restore() error {
 		}
 		s.disk.used += cost(file.key.size)
 		if file.part {
-			s.shelve(&partial{key: file.key, room: &s.disk, path: s.folder.partPath(file.key)})
+			s.keepPartial(&partial{key: file.key, room: &s.disk, path: s.folder.partPath(file.key)})
 			continue
 		}
 		s.insert(s.onDisk(file.key))

@@ -14,10 +14,10 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestHolderThatHasItLater checks a fetch whose only holder is slow or silent. The fetch asks the
-// other members repeatedly whether they have the payload by now, because members receive a result
-// at different times. No member is blamed for being slow.
-func TestHolderThatHasItLater(t *testing.T) {
+// TestFetchAsksAgainForLaterHolders checks a fetch whose only holder is slow or silent. The fetch
+// asks the other members repeatedly whether they have the payload by now, because members receive a
+// result at different times. No member is blamed for being slow.
+func TestFetchAsksAgainForLaterHolders(t *testing.T) {
 	for name, rate := range map[string]int{"is slow": 200 << 10, "is silent": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

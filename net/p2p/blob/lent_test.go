@@ -19,10 +19,10 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestLentIsAlwaysWhole checks fetches while a member randomly puts, lends and drops payloads and
-// moves them off the disk. The fetched bytes are correct, no sender is blamed, and in the end the
-// store is empty.
-func TestLentIsAlwaysWhole(t *testing.T) {
+// TestLentPayloadsAreAlwaysComplete checks fetches while a member randomly puts, lends and drops
+// payloads and moves them off the disk. The fetched bytes are correct, no sender is blamed, and in
+// the end the store is empty.
+func TestLentPayloadsAreAlwaysComplete(t *testing.T) {
 	nodes := p2ptest.New(t, "holder", "a", "b")
 	store := openStore(t, t.TempDir())
 	store.memory.max = 4 << 20
@@ -56,7 +56,7 @@ func TestLentIsAlwaysWhole(t *testing.T) {
 					store.Drop(hashes[i])
 				case 5:
 					if r.IntN(20) == 0 {
-						store.GiveWay()
+						store.FreeDisk()
 					} else if data, held := store.Get(t.Context(), hashes[i]); held && !bytes.Equal(data, parts[i]) {
 						t.Errorf("payload %d differs", i)
 					}
@@ -113,10 +113,10 @@ func fileOf(t *testing.T, data []byte) *io.SectionReader {
 	return io.NewSectionReader(file, int64(len("head")), int64(len(data)))
 }
 
-// TestLentFromFile checks that payloads in a file are served like payloads in memory and do not
-// count as used room. They remain available after the file is removed, and replace a copy in
+// TestPayloadIsLentFromAFile checks that payloads in a file are served like payloads in memory and
+// do not count as used room. They remain available after the file is removed, and replace a copy in
 // memory.
-func TestLentFromFile(t *testing.T) {
+func TestPayloadIsLentFromAFile(t *testing.T) {
 	for _, size := range []int{0, 1, groupSize, groupSize + 1, oneWrite, 3*groupSize + 5, writeBuffer, 2*maxRange + 9} {
 		nodes := p2ptest.New(t, "holder", "a")
 		store := NewStore(1 << 30)
@@ -153,8 +153,8 @@ func TestLentFromFile(t *testing.T) {
 	}
 }
 
-// TestLentFileOfTheFolder checks that a payload in the store's own folder stays there.
-func TestLentFileOfTheFolder(t *testing.T) {
+// TestLentFileStaysInTheFolder checks that a payload in the store's own folder stays there.
+func TestLentFileStaysInTheFolder(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	data := payload(spillSize + 5)
 	h := s.Put(data)

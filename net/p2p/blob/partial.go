@@ -23,10 +23,10 @@ const persistSize = 1 << 20
 // it and, if it has a file, the process. While a fetch runs, only that fetch uses it.
 type partial struct {
 	key     flightKey
-	room    *room  // medium on which its space is reserved
-	place   *place // nil while a fetch runs
-	path    string // its file; empty: memory only
-	missing []span // each at most maxRange; nil before open
+	room    *room      // medium on which its space is reserved
+	inRoom  *roomEntry // nil while a fetch runs
+	path    string     // its file; empty: memory only
+	missing []span     // each at most maxRange; nil before open
 
 	data   []byte // nil before the first verified bytes
 	memory sync.Once
@@ -43,8 +43,8 @@ func (s *Store) take(key flightKey) (*partial, error) {
 	s.mu.Lock()
 	if p := s.partials[key]; p != nil {
 		delete(s.partials, key)
-		p.room.remove(p.place)
-		p.place = nil
+		p.room.remove(p.inRoom)
+		p.inRoom = nil
 		s.mu.Unlock()
 		return p, nil
 	}
@@ -60,17 +60,17 @@ func (s *Store) take(key flightKey) (*partial, error) {
 	return p, nil
 }
 
-// shelve keeps an incomplete partial for later fetches. The caller must hold s.mu.
-func (s *Store) shelve(p *partial) {
+// keepPartial keeps an incomplete partial for later fetches. The caller must hold s.mu.
+func (s *Store) keepPartial(p *partial) {
 	s.partials[p.key] = p
-	p.place = p.room.add(func() { s.discard(p) }, cost(p.key.size))
+	p.inRoom = p.room.add(func() { s.discard(p) }, cost(p.key.size))
 }
 
 // discard drops a partial. The caller must hold s.mu.
 func (s *Store) discard(p *partial) {
 	if s.partials[p.key] == p {
 		delete(s.partials, p.key)
-		p.room.remove(p.place)
+		p.room.remove(p.inRoom)
 	}
 	p.room.used -= cost(p.key.size)
 	if p.path != "" {
@@ -91,7 +91,7 @@ func (s *Store) setAside(p *partial) {
 	if p.path != "" && p.broken == nil { // the file has the data
 		p.data, p.missing, p.restored, p.memory = nil, nil, 0, sync.Once{}
 	}
-	s.shelve(p)
+	s.keepPartial(p)
 }
 
 // isEmpty reports whether no data has been verified.

@@ -250,9 +250,9 @@ func TestLoneSilentHolder(t *testing.T) {
 	}
 }
 
-// TestStallBehindARelayIsNobodysFault checks that a stall of a relayed connection is not blamed on
+// TestStallBehindARelayIsNotBlamed checks that a stall of a relayed connection is not blamed on
 // the member, because the relay may be the cause.
-func TestStallBehindARelayIsNobodysFault(t *testing.T) {
+func TestStallBehindARelayIsNotBlamed(t *testing.T) {
 	t.Parallel()
 	hidden, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key("hidden")})
 	if err != nil {
@@ -309,9 +309,9 @@ func TestMemoryStaysFlat(t *testing.T) {
 	}
 }
 
-// TestMemberThatIsGoneIsNotBlamed checks that a member without a connection is not blamed for not
+// TestDisconnectedMemberIsNotBlamed checks that a member without a connection is not blamed for not
 // answering. It may have left, like other members at the end of a run.
-func TestMemberThatIsGoneIsNotBlamed(t *testing.T) {
+func TestDisconnectedMemberIsNotBlamed(t *testing.T) {
 	t.Parallel()
 	joiner := p2ptest.Node(t, "joiner")
 	silent, err := net.ListenPacket("udp4", "127.0.0.1:0") // its former address, which never answers

@@ -7,25 +7,25 @@ type room struct {
 	max   int64
 	used  int64     // by payloads, partials and reservations
 	loose int64     // part of used that may be removed
-	order list.List // of *place, oldest first
+	order list.List // of *roomEntry, oldest first
 }
 
-// place is an entry in a room's order that may be removed when space is needed.
-type place struct {
+// roomEntry is an entry in a room's order that may be removed when space is needed.
+type roomEntry struct {
 	remove  func()
 	bytes   int64
 	element *list.Element
 }
 
-func (r *room) add(remove func(), bytes int64) *place {
-	p := &place{remove: remove, bytes: bytes}
+func (r *room) add(remove func(), bytes int64) *roomEntry {
+	p := &roomEntry{remove: remove, bytes: bytes}
 	p.element = r.order.PushBack(p)
 	r.loose += bytes
 	return p
 }
 
-// remove removes a place from the order. It does nothing for a nil place.
-func (r *room) remove(p *place) {
+// remove removes an entry from the order. It does nothing for a nil entry.
+func (r *room) remove(p *roomEntry) {
 	if p == nil || p.element == nil {
 		return
 	}
@@ -41,23 +41,23 @@ func (r *room) makeRoom(need int64) bool {
 		return false
 	}
 	for r.used+need > r.max && r.order.Len() > 0 {
-		r.order.Front().Value.(*place).remove()
+		r.order.Front().Value.(*roomEntry).remove()
 	}
 	return true
 }
 
-// GiveWay frees disk space for data that is more important than payloads. It deletes payloads that
-// are not retained from the folder, and moves retained payloads into memory as far as they fit. From
-// then on, payloads that fit into memory are not written to the folder. GiveWay returns the number of
-// bytes that it freed.
-func (s *Store) GiveWay() (freed int64) {
+// FreeDisk frees disk space for data that is more important than payloads. It deletes payloads that
+// are not retained from the folder, and moves retained payloads into memory as far as they fit.
+// From then on, payloads that fit into memory are not written to the folder. FreeDisk returns the
+// number of bytes that it freed.
+func (s *Store) FreeDisk() (freed int64) {
 	if s.folder == nil {
 		return 0
 	}
 	s.mu.Lock()
 	before := s.disk.used
 	for s.disk.order.Len() > 0 {
-		s.disk.order.Front().Value.(*place).remove()
+		s.disk.order.Front().Value.(*roomEntry).remove()
 	}
 	var retained []*entry
 	for _, e := range s.blobs {
@@ -88,7 +88,7 @@ func (s *Store) moveToMemory(e *entry) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.blobs[e.hash] != e || e.place != nil || !s.memory.makeRoom(cost(e.size)) {
+	if s.blobs[e.hash] != e || e.inRoom != nil || !s.memory.makeRoom(cost(e.size)) {
 		return
 	}
 	s.drop(e.hash)

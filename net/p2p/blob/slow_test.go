@@ -65,10 +65,11 @@ func TestSlowHolderBesideABusyOne(t *testing.T) {
 	t.Log(time.Since(begun))
 }
 
-// TestWhoIsFarIsNotSlow checks that the rate of a range is measured from its first bytes on. On a
-// link with a long delay, which first needs a connection, the first bytes arrive after a second and
-// the rest soon after. Asking a different holder in between would start over each time.
-func TestWhoIsFarIsNotSlow(t *testing.T) {
+// TestRateIsMeasuredFromTheFirstBytes checks that the rate of a range is measured from its first
+// bytes on. On a link with a long delay, which first needs a connection, the first bytes arrive
+// after a second and the rest soon after. Asking a different holder in between would start over
+// each time.
+func TestRateIsMeasuredFromTheFirstBytes(t *testing.T) {
 	d := &download{s: NewStore(1 << 20)}
 	a, other := &attempt{seen: groupSize, span: span{length: 1 << 20}}, &holderState{}
 	for _, test := range []struct {

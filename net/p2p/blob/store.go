@@ -74,7 +74,7 @@ type entry struct {
 	data     memory                 // nil: the payload is in a file
 	from     *lentFile              // the caller's file; nil: the file is in the folder
 	room     *room                  // nil: data belongs to the caller and does not count as used space
-	place    *place                 // nil while the payload is retained
+	inRoom   *roomEntry             // nil while the payload is retained
 	outboard func() ([]byte, error) // returns the hash tree, computed at the first call
 	reading  *reading               // read of the file by Get; nil: none is running
 }
@@ -201,7 +201,7 @@ func (s *Store) insert(e *entry) {
 		e.data = memory{}
 	}
 	s.blobs[e.hash] = e
-	e.place = e.room.add(func() { s.drop(e.hash) }, cost(e.size))
+	e.inRoom = e.room.add(func() { s.drop(e.hash) }, cost(e.size))
 }
 
 // Get returns a payload, which the caller must not modify. It waits for the disk until ctx ends.
@@ -276,8 +276,8 @@ func (s *Store) Retain(h Hash) error {
 
 func (s *Store) retain(h Hash) {
 	e := s.blobs[h]
-	e.room.remove(e.place)
-	e.place = nil
+	e.room.remove(e.inRoom)
+	e.inRoom = nil
 }
 
 // Drop removes a payload, complete or not. Streams that are sending it finish.
@@ -298,7 +298,7 @@ func (s *Store) drop(h Hash) {
 		return
 	}
 	if e.room != nil {
-		e.room.remove(e.place)
+		e.room.remove(e.inRoom)
 		e.room.used -= cost(e.size)
 	}
 	delete(s.blobs, h)

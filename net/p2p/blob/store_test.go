@@ -132,7 +132,7 @@ func TestStoreAccounts(t *testing.T) {
 			counted := map[*room]*room{&s.memory: {}, &s.disk: {}}
 			for _, e := range s.blobs {
 				counted[e.room].used += cost(e.size)
-				if e.place != nil {
+				if e.inRoom != nil {
 					counted[e.room].loose += cost(e.size)
 				}
 			}
@@ -214,9 +214,9 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
-// TestLent checks that a lent payload is served from its owner's memory, and does not count as used
-// room in the store's memory or folder.
-func TestLent(t *testing.T) {
+// TestLentPayloadUsesNoRoom checks that a lent payload is served from its owner's memory, and does
+// not count as used room in the store's memory or folder.
+func TestLentPayloadUsesNoRoom(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	data := payload(spillSize + 5)
@@ -240,7 +240,7 @@ func TestLent(t *testing.T) {
 	if err != nil || failed != nil || !bytes.Equal(lent.outboard, want.outboard) || lent.size != want.size {
 		t.Errorf("the served bytes differ from the stored ones: %v, %v", err, failed)
 	}
-	if freed := s.GiveWay(); freed != 0 {
+	if freed := s.FreeDisk(); freed != 0 {
 		t.Errorf("giving way freed %d bytes", freed)
 	}
 	if err := s.Retain(h); err != nil {
@@ -335,10 +335,10 @@ func TestNothingIsKeptOfNothing(t *testing.T) {
 	}
 }
 
-// TestGiveWay checks a store whose disk space is needed. It moves retained payloads into memory as
+// TestFreeDisk checks a store whose disk space is needed. It moves retained payloads into memory as
 // far as they fit, and drops other payloads. After that it writes only payloads to the disk that do
 // not fit in memory: results of rounds, which a client needs to continue.
-func TestGiveWay(t *testing.T) {
+func TestFreeDisk(t *testing.T) {
 	s, err := OpenStore(Options{MaxMemory: 3 << 20, Dir: t.TempDir(), MaxDisk: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -356,13 +356,13 @@ func TestGiveWay(t *testing.T) {
 	loose := s.Put(payload(spillSize + 3))
 	s.mu.Lock()
 	e := s.blobs[loose]
-	e.place = e.room.add(func() { s.drop(loose) }, cost(e.size))
+	e.inRoom = e.room.add(func() { s.drop(loose) }, cost(e.size))
 	s.mu.Unlock()
 	before := s.usage()
 	if before.Memory != 0 || before.Blobs != 4 {
 		t.Fatalf("before: %+v", before)
 	}
-	freed := s.GiveWay()
+	freed := s.FreeDisk()
 	after := s.usage()
 	if after.Blobs != 3 || freed != before.Disk-after.Disk || after.Disk > cost(spillSize+2) || after.Memory == 0 || after.Memory > 3<<20 {
 		t.Errorf("freed %d; before %+v, after %+v", freed, before, after)
@@ -399,14 +399,14 @@ func TestGiveWay(t *testing.T) {
 	if now := s.usage(); now.Memory > 3<<20 || now.Disk > cost(14*300_020) {
 		t.Errorf("afterwards: %+v", now)
 	}
-	if again := NewStore(1 << 20).GiveWay(); again != 0 {
+	if again := NewStore(1 << 20).FreeDisk(); again != 0 {
 		t.Errorf("a store without a folder freed %d", again)
 	}
 }
 
-// TestNothingIsLent checks an empty file of a model, which has no bytes if it came from a peer. It
+// TestEmptyFileIsLent checks an empty file of a model, which has no bytes if it came from a peer. It
 // is served and dropped like any other file, with a folder and without.
-func TestNothingIsLent(t *testing.T) {
+func TestEmptyFileIsLent(t *testing.T) {
 	for name, s := range map[string]*Store{"memory": NewStore(1 << 20), "folder": openStore(t, t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			h := s.Lend(nil)

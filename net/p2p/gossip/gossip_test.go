@@ -249,9 +249,10 @@ func TestGossipKeepsToTheUploadRate(t *testing.T) {
 	}
 }
 
-// TestWhoStallsIsHeard checks that the messages of a member that often stalls, because of a slow
-// link, are still received. The messages of a member that sends wrong bytes as often are dropped.
-func TestWhoStallsIsHeard(t *testing.T) {
+// TestMessagesOfStallingMembersArrive checks that the messages of a member that often stalls,
+// because of a slow link, are still received. The messages of a member that sends wrong bytes as
+// often are dropped.
+func TestMessagesOfStallingMembersArrive(t *testing.T) {
 	for fault, heard := range map[p2p.Fault]bool{p2p.FaultStall: true, p2p.FaultWrongBytes: false} {
 		t.Run(string(fault), func(t *testing.T) {
 			nodes := p2ptest.New(t, "slow", "a")
@@ -281,9 +282,9 @@ func TestOversizeIsRefused(t *testing.T) {
 	}
 }
 
-// TestMessagesOfStrangersAreDropped checks that a non-member's messages do not reach a node, either
+// TestMessagesOfNonMembersAreDropped checks that a non-member's messages do not reach a node, either
 // directly or through a node for which it is a member.
-func TestMessagesOfStrangersAreDropped(t *testing.T) {
+func TestMessagesOfNonMembersAreDropped(t *testing.T) {
 	a, relay, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "relay"), p2ptest.Node(t, "stranger")
 	a.SetMembers(p2ptest.Peers(relay))
 	relay.SetMembers(p2ptest.Peers(a, stranger))

@@ -64,7 +64,7 @@ func packet(author peer.ID) *pubsub.RPC {
 	return rpc
 }
 
-func TestFloodOfItsOwnIsHeldAgainstAPeer(t *testing.T) {
+func TestPeerIsBlamedForItsOwnFlood(t *testing.T) {
 	r, p := testRouter(t)
 	refused := 0
 	for range 100 {
@@ -87,9 +87,9 @@ func TestFloodOfItsOwnIsHeldAgainstAPeer(t *testing.T) {
 	}
 }
 
-// TestRelayedFloodIsNobodysFault checks that a flood that a peer forwards is dropped, and that the
+// TestRelayedFloodIsNotBlamed checks that a flood that a peer forwards is dropped, and that the
 // peer is not blamed.
-func TestRelayedFloodIsNobodysFault(t *testing.T) {
+func TestRelayedFloodIsNotBlamed(t *testing.T) {
 	r, p := testRouter(t)
 	author, err := p2p.PeerID(p2ptest.Key("author").ID())
 	if err != nil {

@@ -139,7 +139,7 @@ func (r roundRequest) serve(ctx context.Context, t *train.Trainer) (a roundAnswe
 			a.Opening, err = t.Open(r.Step, r.Chunks)
 		}
 	case "drop":
-		err = t.Settle(r.Step, false)
+		err = t.SetAttested(r.Step, false)
 	case "apply":
 		err = t.Apply(ctx, r.Step, r.Payloads, true)
 	case "audit":

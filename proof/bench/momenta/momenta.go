@@ -222,7 +222,7 @@ func (c *Cutting) Payload(m *State, member int, first, end uint64) ([]byte, erro
 // Reference reduces a reference of all chunks to the part that an audit of the drawn chunks has.
 func Reference(all *audit.Reference, trainer [32]byte, chunks []uint32) *audit.Reference {
 	drawn := *all
-	drawn.Trainer, drawn.Chunks, drawn.Updates, drawn.Usual, drawn.Blur = trainer, chunks, nil, nil, nil
+	drawn.Trainer, drawn.Chunks, drawn.Updates, drawn.Usual, drawn.Tolerance = trainer, chunks, nil, nil, nil
 	elements, ofAll := 0, 0
 	for _, update := range all.Updates {
 		ofAll += len(update)
@@ -230,11 +230,11 @@ func Reference(all *audit.Reference, trainer [32]byte, chunks []uint32) *audit.R
 	for _, chunk := range chunks {
 		drawn.Updates, drawn.Usual = append(drawn.Updates, all.Updates[chunk]), append(drawn.Usual, all.Usual[chunk])
 		elements += len(all.Updates[chunk])
-		if all.Blur != nil {
-			drawn.Blur = append(drawn.Blur, all.Blur[chunk])
+		if all.Tolerance != nil {
+			drawn.Tolerance = append(drawn.Tolerance, all.Tolerance[chunk])
 		}
 	}
-	if all.Blur != nil { // rounds of local steps: the same number for each element
+	if all.Tolerance != nil { // rounds of local steps: the same number for each element
 		drawn.Most *= math.Sqrt(float64(elements) / float64(ofAll))
 	}
 	return &drawn

@@ -18,7 +18,7 @@ type court struct {
 	rounds  [][]judged // the newest, oldest first
 	of      []int      // per chunk: number of results of the previous round that sent something
 	counted int        // results of the previous round
-	dice    *rand.Rand
+	random  *rand.Rand
 }
 
 // judged is a result with the outcome of an audit, which is the same for every auditor at any time.
@@ -80,17 +80,17 @@ func (m *members) finds(ctx context.Context, r *round, target *member) (bool, er
 	if err != nil {
 		return false, err
 	}
-	var lonely []uint32
+	var lowSupport []uint32
 	if m.court.counted > 0 {
 		eachChunk(target.state.Taken, func(chunk int, count uint16) {
 			if count > 0 && 3*m.court.of[chunk] < m.court.counted {
-				lonely = append(lonely, uint32(chunk))
+				lowSupport = append(lowSupport, uint32(chunk))
 			}
 		})
 	}
 	trainer := momenta.Key(target.number)
 	seed := sha256.Sum256(binary.LittleEndian.AppendUint64([]byte("audit"), m.seed(r.step)))
-	chunks := audit.Chunks(seed, r.step, trainer, m.cut.Shapes, audit.DefaultChunks, lonely)
+	chunks := audit.Chunks(seed, r.step, trainer, m.cut.Shapes, audit.DefaultChunks, lowSupport)
 	claim, err := m.cut.Claim(r.from[target], target.state, trainer, chunks)
 	if err != nil {
 		return false, err
@@ -102,8 +102,8 @@ func (m *members) finds(ctx context.Context, r *round, target *member) (bool, er
 // audit makes each member that does not train in a round audit one result. It draws the result
 // privately, and in half of the cases from the newest two rounds.
 func (m *members) audit(step uint32) {
-	if m.court.dice == nil {
-		m.court.dice = rand.New(rand.NewPCG(m.command.Seed, 2))
+	if m.court.random == nil {
+		m.court.random = rand.New(rand.NewPCG(m.command.Seed, 2))
 	}
 	trainers := assign.Trainers(m.seed(step), len(m.members), m.command.Verification)
 	for position, auditor := range m.members {
@@ -111,7 +111,7 @@ func (m *members) audit(step uint32) {
 			continue
 		}
 		rounds := m.court.rounds
-		if m.court.dice.IntN(2) == 0 {
+		if m.court.random.IntN(2) == 0 {
 			rounds = rounds[max(0, len(rounds)-newRounds):]
 		}
 		var all []judged
@@ -125,7 +125,7 @@ func (m *members) audit(step uint32) {
 		if len(all) == 0 {
 			continue
 		}
-		if one := all[m.court.dice.IntN(len(all))]; one.guilty && !m.onTrial(one.target) {
+		if one := all[m.court.random.IntN(len(all))]; one.guilty && !m.onTrial(one.target) {
 			m.trials = append(m.trials, trial{step: step, audited: one.step, accused: one.target, accuser: auditor})
 		}
 	}

@@ -65,7 +65,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-func TestPlanSkipsWhatIsDone(t *testing.T) {
+func TestPlanSkipsFinishedRows(t *testing.T) {
 	folder := t.TempDir()
 	plan := filepath.Join(folder, "plan.txt")
 	if err := os.WriteFile(plan, []byte("# remark\na --lr 1e-3 # done\n\nb --lr 2e-3 --topk 4\nc --lr 3e-3\n"), 0o600); err != nil {

@@ -68,7 +68,7 @@ func ParseAttack(name string) (Attack, error) {
 type Honest interface {
 	env.Trainer
 	env.Auditor
-	env.Foreseer
+	env.Speculator
 }
 
 // Trainer is an env.Auditor that cheats.

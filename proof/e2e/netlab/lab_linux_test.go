@@ -159,7 +159,7 @@ func TestDelayAndCut(t *testing.T) {
 	}
 }
 
-func TestGuardedHostIsReachedByNobodyItDidNotWriteTo(t *testing.T) {
+func TestGuardedHostIsReachableOnlyForItsContacts(t *testing.T) {
 	lab := newLab(t)
 	open, guarded := add(t, lab.Add, Link{}), add(t, lab.AddGuarded, Link{})
 	if answer := pingFrom(t, open, startEcho(t, guarded)); answer != "none" {

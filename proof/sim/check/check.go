@@ -264,7 +264,7 @@ func (c *Checker) Stepped(p Client) {
 
 // Ended checks a client that has left the run.
 func (c *Checker) Ended(p Client, err error) {
-	var lie *follow.Lie
+	var lie *follow.HostFault
 	switch finished := c.host.Base().RunState == coordinator.Finished; {
 	case !p.Member().Honest():
 	case errors.As(err, &lie):

@@ -86,7 +86,7 @@ func (c *Checker) rewindEjections(s *coordinator.State) {
 }
 
 // deceived checks a client that ended because it found that its host is Byzantine.
-func (c *Checker) deceived(p Client, lie *follow.Lie) {
+func (c *Checker) deceived(p Client, lie *follow.HostFault) {
 	heads := lie.Evidence.Heads
 	if !c.run.Forked() || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
 		c.Violate(NodeSound, "%s: %v, without two contradicting heads as evidence", p.Member().Name(), lie)

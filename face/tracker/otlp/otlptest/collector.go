@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	logs "go.opentelemetry.io/proto/otlp/collector/logs/v1"
-	figures "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	collected "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	traces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
@@ -42,18 +42,18 @@ type Line struct {
 type Collector struct {
 	URL string // base URL, without a path
 
-	mu      sync.Mutex
-	figures map[string]float64
-	labels  map[string]string
-	lines   []Line
-	spans   []Span
-	header  string
+	mu     sync.Mutex
+	values map[string]float64
+	labels map[string]string
+	lines  []Line
+	spans  []Span
+	header string
 }
 
 // Start starts a Collector, which runs until the test ends.
 func Start(t testing.TB) *Collector {
 	t.Helper()
-	c := &Collector{figures: map[string]float64{}, labels: map[string]string{}}
+	c := &Collector{values: map[string]float64{}, labels: map[string]string{}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := c.take(r); err != nil {
 			t.Errorf("%s: %v", r.URL.Path, err)
@@ -65,11 +65,11 @@ func Start(t testing.TB) *Collector {
 	return c
 }
 
-// Figures returns the newest values, by name.
-func (c *Collector) Figures() map[string]float64 {
+// Metrics returns the newest values, by name.
+func (c *Collector) Metrics() map[string]float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.figures
+	return c.values
 }
 
 // Labels returns the labels of all senders.
@@ -117,7 +117,7 @@ func (c *Collector) take(r *http.Request) error {
 	c.header = r.Header.Get("Authorization")
 	switch r.URL.Path {
 	case "/v1/metrics":
-		return c.takeFigures(text)
+		return c.takeMetrics(text)
 	case "/v1/logs":
 		return c.takeLines(text)
 	case "/v1/traces":
@@ -126,8 +126,8 @@ func (c *Collector) take(r *http.Request) error {
 	return fmt.Errorf("the collector has no endpoint %s", r.URL.Path)
 }
 
-func (c *Collector) takeFigures(text []byte) error {
-	var request figures.ExportMetricsServiceRequest
+func (c *Collector) takeMetrics(text []byte) error {
+	var request collected.ExportMetricsServiceRequest
 	if err := proto.Unmarshal(text, &request); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (c *Collector) takeFigures(text []byte) error {
 		read(c.labels, resource.GetResource().GetAttributes())
 		for _, scope := range resource.GetScopeMetrics() {
 			for _, m := range scope.GetMetrics() {
-				c.figures[m.GetName()] = value(m)
+				c.values[m.GetName()] = value(m)
 			}
 		}
 	}

@@ -1,0 +1,225 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/core"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/fetch"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+const maxApplyFailures = 3 // consecutive failures before the client gives up
+
+// When an epoch is over and the run has recorded its model, a client need not continue to look for
+// results of that epoch, because it can load the model instead. It abandons a result after
+// lastAttempts attempts to fetch it, and not before lastTimeout.
+const (
+	lastAttempts = 3
+	lastTimeout  = 2 * requestTimeout
+)
+
+// finalize advances the model until it includes the results of all finished rounds up to a step, and
+// reports whether it does. A call starts at most one action, for the next unapplied round: it frees
+// the engine, applies the round's results, or asks peers for missing results. The loop calls it
+// again after each change. The client is desynchronised if the results do not come in time, or if
+// it missed counted results of a round.
+func (n *Node) finalize(want uint32) bool {
+	if n.rounds.replica.step >= want {
+		return true
+	}
+	step := n.rounds.replica.step + 1
+	if _, audits := n.engine.Work().(core.Recompute); !n.engine.Idle() && !audits && !n.engine.speculated(step) {
+		n.engine.CancelTraining(none)
+		return false
+	}
+	rs := n.rounds.of[step]
+	if rs == nil || !rs.Final || rs.EpochStart != n.rounds.replica.epoch.startStep {
+		n.desynchronise(fmt.Sprintf("this client missed the outcome of step %d", step))
+		return false
+	}
+	if !rs.Began {
+		rs.begin(n.rounds.replica, n.engine.Lag(), n.report)
+	}
+	if rs.Outvoted(rs.seats) {
+		n.desynchronise(fmt.Sprintf("fewer members had this client's model in step %d than another model", step))
+		return false
+	}
+	now := n.tasks.Now()
+	gone := !rs.MissingSince.IsZero() && n.run.areGone(rs, n.rounds.replica, now)
+	late := gone || !rs.MissingSince.IsZero() && now.Sub(rs.MissingSince) > n.run.completionTime(n.CompletionTimeout)
+	outcome := rs.Judge(now, late)
+	if rs.MissingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
+		rs.MissingSince = now
+	}
+	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(rs.MissingSince) > tally.UnsureTimeout) {
+		n.apply(rs, outcome)
+		return n.rounds.replica.step >= want
+	}
+	if outcome.Claimed && now.Sub(rs.MissingSince) > tally.UnsureTimeout && rs.wellAnswered() {
+		n.report.log.Warn("continuing without results that only a few witnesses claim to hold", "step", step, "results", outcome.Missing)
+		n.apply(rs, outcome)
+		return false
+	}
+	if late {
+		if outcome.NoRoom && !gone { // after a return to the epoch, memory would be missing again
+			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, env.ErrNoRoom))
+			return false
+		}
+		n.desynchronise(fmt.Sprintf("cannot get %d results of step %d from peers", outcome.Missing, step))
+		return false
+	}
+	if asksPeers(outcome) && now.Sub(rs.asked) >= min(fetch.Pause, n.RepublishInterval) {
+		rs.asked = now
+		n.gossip.askFor(rs, outcome, n.run.me, n.fetcher.Rotation, n.hear)
+	}
+	return false
+}
+
+// asksPeers reports whether requests for the announcements of peers can help to complete a round.
+// They do not help if this client knows which results count and is fetching them without failures:
+// the answers would only compete with the results for the link. After a failed fetch they can help,
+// because the announced size may have been wrong, and another announcement can correct it.
+func asksPeers(o tally.Outcome) bool {
+	return !o.Known() || slices.ContainsFunc(o.Sources, func(c *tally.Candidate) bool {
+		return c.State == tally.Refused || c.State != tally.Held && c.Attempts > 0
+	})
+}
+
+// areGone reports whether this client should stop waiting for the results of a finished round: their
+// epoch is over, the run has recorded a model that includes them, and no peer provided them.
+func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
+	known, recorded := v.recordedOf(r)
+	return known && rs.Round.Step <= recorded && now.Sub(rs.MissingSince) > lastTimeout && rs.InVain(lastAttempts)
+}
+
+// finalizeEarly applies the results of the next finished round before a training needs them, if all
+// of them are here. Otherwise it does nothing: unlike finalize, it neither asks peers for missing
+// results nor gives up the replica.
+func (n *Node) finalizeEarly(want uint32) {
+	rs := n.rounds.of[n.rounds.replica.step+1]
+	if rs == nil || rs.Round.Step > want || !rs.Final || !rs.Began || rs.EpochStart != n.rounds.replica.epoch.startStep {
+		return
+	}
+	if rs.Outvoted(rs.seats) {
+		return
+	}
+	if outcome := rs.Judge(n.tasks.Now(), false); outcome.Missing == 0 && !outcome.Unsure {
+		n.apply(rs, outcome)
+	}
+}
+
+// apply applies a round's outcome to the model. If the outcome was predicted, the model already
+// includes it, and apply only records that. If the trainer is recomputing a gradient for an audit,
+// apply cancels the recomputation, and a later call applies the outcome.
+func (n *Node) apply(rs *roundState, o tally.Outcome) {
+	if f, later := n.rounds.applier.confirm(rs, o); later {
+		return
+	} else if f != nil {
+		n.rounds.applier.applied(rs, o, f.record, f.seconds)
+		return
+	}
+	if !n.engine.Idle() {
+		n.engine.CancelRecomputation(false)
+		return
+	}
+	if rs.Round.Step <= n.rounds.replica.has {
+		n.rounds.applier.applied(rs, o, nil, 0)
+		return
+	}
+	if n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds) {
+		return
+	}
+	own := rs.isOwn(o)
+	replica, trainer, step := n.rounds.replica, n.engine.trainer, rs.Round.Step
+	kept := n.auditor.Record(rs.Tally, o, replica.coldSteps)
+	var commit *taking // nil: no intermediate checkpoint is due
+	if !replica.closing && n.run.isMember() && n.rounds.points.isDue(n.run.state, step) {
+		commit = n.rounds.points.begin(n.run.state, trainer, step)
+	}
+	n.models.Held = nil
+	start(&n.engine, core.Apply{Step: step}, func(ctx context.Context) (r application) {
+		begun := n.tasks.Now()
+		var payloads [][]byte
+		if payloads, r.unread, r.err = fetch.Read(ctx, n.Network, o.Sources); r.err == nil {
+			r.err = trainer.Apply(ctx, step, payloads, own)
+		}
+		r.took = n.tasks.Now().Sub(begun)
+		switch {
+		case commit == nil:
+		case r.err == nil:
+			commit.take(ctx, n.tasks, trainer)
+		default:
+			commit.abandon()
+		}
+		if r.err == nil {
+			kept.Read(ctx, n.Network, payloads)
+		}
+		return r
+	}, func(r application) {
+		switch {
+		case len(r.unread) > 0:
+			n.fetcher.Unread(rs.Tally, r.unread, r.err)
+		case r.err != nil:
+			n.applyFailed(step, r.err)
+		default:
+			n.engine.outlook.took = r.took
+			n.rounds.applier.applied(rs, o, kept, r.took.Seconds())
+			if commit == nil {
+				return
+			}
+			if err := n.rounds.points.taken(commit, n.run.state); err != nil {
+				n.report.log.Warn("skipping an intermediate checkpoint", "step", step, "err", err)
+			}
+		}
+	}, nil)
+}
+
+// application is the result of applying a round's outcome.
+type application struct {
+	unread []*tally.Candidate // results that could not be read; the weights have not changed
+	took   time.Duration
+	err    error
+}
+
+// applied records that the model includes a round's outcome. It advances the replica and its hash
+// by one step, drops results that are no longer needed, and informs the reporter and the auditor.
+func (a *applier) applied(rs *roundState, o tally.Outcome, kept *auditor.Record, seconds float64) {
+	replica, step := a.rounds.replica, rs.Round.Step
+	a.models.Held = nil
+	a.engine.failures = 0
+	a.fetcher.StopRound(rs.Tally) // results that do not count are no longer needed
+	replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
+	replica.step = step
+	a.store.Remember(replica.remembered(rs, o))
+	a.auditor.Keep(kept)
+	a.store.Drop(rs.Release(o)...)
+	a.report.applied(step, o, rs.isOwn(o), replica.hash, seconds, a.fetcher.Received, rs.Round.Losses())
+}
+
+// remembered returns the record of an applied round for members that were away.
+func (r *replica) remembered(rs *roundState, o tally.Outcome) exchange.AppliedRound {
+	round := exchange.AppliedRound{Step: rs.Round.Step, EpochStart: rs.EpochStart, ColdSteps: r.coldSteps, From: r.from, Before: r.before}
+	for i, c := range o.Counted {
+		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: rs.Find(c.Batch).Owner, Size: o.Sources[i].Size})
+	}
+	return round
+}
+
+// applyFailed handles an error of the trainer while it applied results. Part of the weights may
+// have changed, so the model cannot be used any more: the client is desynchronised, or ends after
+// several failures.
+func (n *Node) applyFailed(step uint32, err error) {
+	n.engine.failures++
+	n.report.log.Error("cannot apply results", "step", step, "err", err)
+	if n.engine.failures >= maxApplyFailures {
+		n.fail(fmt.Errorf("apply results of step %d: %w", step, err))
+		return
+	}
+	n.desynchronise("applying results failed: " + err.Error())
+}

@@ -1,0 +1,152 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+)
+
+// submissions is a backend that records submitted actions.
+type submissions struct {
+	env.Backend
+	actions []coordinator.Action
+}
+
+func (s *submissions) Submit(_ context.Context, a coordinator.Action) error {
+	s.actions = append(s.actions, a)
+	return nil
+}
+
+// TestEndingClientGivesUpItsSeat checks that a client that ends gives up its seat, also a seat that
+// it has just requested, or a seat of its previous process.
+func TestEndingClientGivesUpItsSeat(t *testing.T) {
+	me := coordinator.ClientID{7}
+	tests := map[string]struct {
+		state *coordinator.State
+		asked bool
+		want  int
+	}{
+		"nothing seen":                    {nil, false, 0},
+		"no seat":                         {&coordinator.State{Pending: []coordinator.Client{{ID: coordinator.ClientID{8}}}}, false, 0},
+		"asked, and the state is older":   {&coordinator.State{}, true, 1},
+		"waits since the process before":  {&coordinator.State{Pending: []coordinator.Client{{ID: me}}}, false, 1},
+		"member since the process before": {&coordinator.State{Epoch: coordinator.Epoch{Clients: []coordinator.Client{{ID: me, State: coordinator.Healthy}}}}, false, 1},
+		"withdrawn":                       {&coordinator.State{Epoch: coordinator.Epoch{Clients: []coordinator.Client{{ID: me, State: coordinator.Withdrawn}}}}, false, 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			host := &submissions{}
+			n := &Node{Options: Options{Backend: host, WithdrawTimeout: time.Minute}, run: view{me: identity.ID(me), state: test.state}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
+			n.tasks, n.seat.asked = &env.Tasks{Runtime: newGoroutines(nil)}, test.asked
+			if test.state != nil {
+				n.run.fit, n.run.slow = healthyMembers(test.state)
+			}
+			n.withdraw(t.Context())
+			if len(host.actions) != test.want {
+				t.Errorf("submitted %v", host.actions)
+			}
+		})
+	}
+}
+
+// TestInterruptEndsTheWaitForAHungDisk checks a client whose run is over and whose disk does not
+// accept the last checkpoint. After an interrupt it ends within seconds, and reports the models
+// that are not saved. A slow disk gets the time that it needs.
+func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers time.Duration // after the interrupt; zero: never
+		saved   uint32
+	}{
+		"it never answers":  {saved: 6},
+		"it answers slowly": {answers: 2 * time.Second, saved: 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(2))
+				answer := make(chan struct{})
+				var log journal
+				hangs := false
+				hung := w.launch(0, func(o *options) {
+					o.CheckpointDir = filepath.Join(w.dir, "hung")
+					log.keeps(o)
+					o.DiskHangs = func() { hangs = true }
+					o.Saved = func(_ string, f checkpoint.Facts) {
+						if f.Step == 9 {
+							<-answer
+						}
+					}
+				})
+				other := w.launch(1, nil)
+				finishEqual(w, other)
+				time.Sleep(time.Minute)
+				select {
+				case <-hung.done:
+					t.Fatalf("the client ended without an interrupt: %v", hung.err)
+				default:
+				}
+				if len(log.lines("level=WARN", "unsaved_steps=")) != 1 {
+					t.Error("the client does not report why it waits")
+				}
+				hung.cancel()
+				begun := time.Now()
+				if test.answers > 0 {
+					time.AfterFunc(test.answers, func() { close(answer) })
+				}
+				hung.wait()
+				if took := time.Since(begun); took > 5*time.Second || !errors.Is(hung.err, context.Canceled) {
+					t.Errorf("the client with the hung disk ended %v after the interrupt: %v", took, hung.err)
+				}
+				said := log.lines("level=ERROR", "unsaved_steps=")
+				if (test.answers == 0) != (len(said) == 1) || hangs != (test.answers == 0) {
+					t.Errorf("the disk hangs: %v, reported %q", hangs, said)
+				}
+				if test.answers == 0 && (!strings.Contains(said[0], "unsaved_steps=[9]") || !strings.Contains(said[0], "newest_saved_step=6")) {
+					t.Errorf("reported %q", said)
+				}
+				if test.answers == 0 {
+					close(answer)
+				}
+			})
+		})
+	}
+}
+
+// TestInterruptLeavesAComputation checks that an interrupted client does not wait for a training
+// that does not end.
+func TestInterruptLeavesAComputation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		end, begun, computes := make(chan struct{}), make(chan struct{}), false
+		hung := w.launch(0, func(o *options) {
+			o.trainer.OnTrain = func(step uint32, _ assign.BatchID) {
+				if step == 2 {
+					close(begun)
+					<-end
+				}
+			}
+			o.Computes = func() { computes = true }
+		})
+		other := w.launch(1, nil)
+		<-begun
+		hung.cancel()
+		since := time.Now()
+		hung.wait()
+		if took := time.Since(since); took > defaultLeaveTimeout+time.Second || !errors.Is(hung.err, context.Canceled) || !computes {
+			t.Errorf("the client ended %v after the interrupt: %v; Computes was called: %v", took, hung.err, computes)
+		}
+		close(end)
+		other.crash()
+	})
+}
