@@ -119,8 +119,8 @@ func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.Tensor
 }
 
 // A check reads as many bytes back as a refresh writes. The first steps detect a device that always
-// computes other bits. A device that starts to do so later is detected within checkEvery steps, at
-// less than half a percent of the cost of a refresh for each step, which the applier saves.
+// computes other bits. A device that starts to do so later is detected within checkEvery steps. The
+// checks cost less than half a percent of a refresh in each step, and the applier saves that refresh.
 const (
 	firstChecks = 3
 	checkEvery  = 256

@@ -60,7 +60,7 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 // commit makes results commit to the momentum from now on.
 func (o *optimizer) commit() error {
 	if o.config.Lookahead {
-		return fmt.Errorf("%w: lookahead in a run with audits: no other member has the momentum for the look-ahead; turn off one of them", errUnsupported)
+		return fmt.Errorf("%w: lookahead in a run with audits: no other member has the momentum for the look-ahead; turn off lookahead or audits", errUnsupported)
 	}
 	if o.config.ClipGradNorm <= 0 {
 		return fmt.Errorf("%w: clip_grad_norm is 0 in a run with audits, so the addition to a momentum is unbounded; set it, for instance to 1.0, or set verification_percent to 0", errUnsupported)

@@ -59,7 +59,7 @@ type runCommand struct {
 	InnerSteps uint16  `json:",omitempty" help:"Local steps: number of steps per client and round, each on its share of --batch."`
 	Muon       bool    `json:",omitempty" help:"Local steps: use Muon for the matrices."`
 	ValueBits  uint8   `json:",omitempty" help:"Local steps: bits per value."`
-	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Local steps: outer learning rate, the factor of the mean in each round's weight update."`
+	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Local steps: outer learning rate, by which each round's weight update multiplies the mean."`
 	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Local steps: outer momentum, applied to the pseudo-gradients."`
 	ErrorDecay float64 `json:",omitempty" help:"Local steps: decay of the residual."`
 
