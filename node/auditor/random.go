@@ -27,9 +27,9 @@ func newPrivateRandom(secret []byte, run [32]byte) privateRandom {
 	return privateRandom{mac.Sum(nil)}
 }
 
-// Choose draws, in the round of a step, one of the results for which may returns true. rounds are
+// Choose draws, in the round of a step, one of the eligible results. rounds are
 // the newest rounds, oldest first. Half of the draws consider only the newest two rounds.
-func (p privateRandom) Choose(step uint32, rounds []appliedRound, may func(*heldResult) bool) (heldResult, bool) {
+func (p privateRandom) Choose(step uint32, rounds []appliedRound, eligible func(*heldResult) bool) (heldResult, bool) {
 	mac := hmac.New(sha256.New, p.secret)
 	mac.Write(binary.LittleEndian.AppendUint32(nil, step))
 	drawn := mac.Sum(nil)
@@ -39,7 +39,7 @@ func (p privateRandom) Choose(step uint32, rounds []appliedRound, may func(*held
 	var all []heldResult
 	for i := range rounds {
 		for _, r := range rounds[i].Results {
-			if may(&r) {
+			if eligible(&r) {
 				all = append(all, r)
 			}
 		}

@@ -43,8 +43,8 @@ type RunFlags struct {
 	Authority string `name:"authority" env:"PSYCHE_AUTHORITY" placeholder:"KEY" help:"Main authority of the run on the chain, in base58; needed if several runs have the same id."`
 }
 
-// DefaultProgram returns the program's address on a chain of psyche chain start. The private key of
-// this address is unknown.
+// DefaultProgram returns the program's address on a chain that `psyche chain start` runs. The private
+// key of this address is unknown.
 func DefaultProgram() transaction.PublicKey {
 	return transaction.PublicKey(sha256.Sum256([]byte("psyche/program/v1")))
 }

@@ -129,7 +129,7 @@ func join(ctx context.Context, a, b net.Conn) {
 	_ = b.Close()
 }
 
-// copyHalf copies one direction and passes on its end.
+// copyHalf copies one direction of a connection, and forwards the end of the stream.
 func copyHalf(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
 		_, _ = to.Close(), from.Close()
