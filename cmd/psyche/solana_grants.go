@@ -86,12 +86,17 @@ func (g *grantActs) in(runID string, at hostFlags) actFlags {
 	return actFlags{RunID: runID, hostFlags: at, signFlags: g.signFlags, Commitment: g.Commitment}
 }
 
-// grantee parses the key that may join.
-func grantee(authorizer string) (identity.ID, error) {
+// parse parses the key of --authorizer, which may join, and reports whether the command is for all
+// runs of a join authority.
+func (g *grantRuns) parse(authorizer string) (grantee identity.ID, all bool, err error) {
 	if authorizer == "" {
-		return identity.ID{}, usagef("missing flags: --authorizer=KEY")
+		return grantee, false, usagef("missing flags: --authorizer=KEY")
 	}
-	return keyOrFile(authorizer)
+	if grantee, err = keyOrFile(authorizer); err != nil {
+		return grantee, false, err
+	}
+	all, err = g.forAll()
+	return grantee, all, err
 }
 
 type grantCreate struct {
@@ -102,11 +107,7 @@ type grantCreate struct {
 
 // Run admits the key.
 func (c *grantCreate) Run(ctx context.Context, to console) error {
-	grantee, err := grantee(c.Authorizer)
-	if err != nil {
-		return err
-	}
-	all, err := c.forAll()
+	grantee, all, err := c.parse(c.Authorizer)
 	switch {
 	case err != nil:
 		return err
@@ -129,11 +130,7 @@ type grantDelete struct {
 
 // Run ends the authorization.
 func (c *grantDelete) Run(ctx context.Context, to console) error {
-	grantee, err := grantee(c.Authorizer)
-	if err != nil {
-		return err
-	}
-	all, err := c.forAll()
+	grantee, all, err := c.parse(c.Authorizer)
 	switch {
 	case err != nil:
 		return err
@@ -151,11 +148,7 @@ type grantRead struct {
 
 // Run prints the authorization.
 func (c *grantRead) Run(ctx context.Context, to console) error {
-	grantee, err := grantee(c.Authorizer)
-	if err != nil {
-		return err
-	}
-	all, err := c.forAll()
+	grantee, all, err := c.parse(c.Authorizer)
 	switch {
 	case err != nil:
 		return err
