@@ -1,23 +1,23 @@
 package assign
 
-// Committee is the role of a member for the data of a round.
-type Committee uint8
+// committee is the role of a member for the data of a round.
+type committee uint8
 
 // Committees. Witnesses are drawn independently of them.
 const (
-	Trainer    Committee = iota // trains a batch
-	Verifier                    // trains no batch in this round
-	TieBreaker                  // trains no batch either; a third of the members that do not train
+	Trainer    committee = iota // trains a batch
+	verifier                    // trains no batch in this round
+	tieBreaker                  // trains no batch either; a third of the members that do not train
 )
 
 // String returns the committee's name.
-func (c Committee) String() string {
+func (c committee) String() string {
 	switch c {
 	case Trainer:
 		return "trainer"
-	case Verifier:
+	case verifier:
 		return "verifier"
-	case TieBreaker:
+	case tieBreaker:
 		return "tie-breaker"
 	default:
 		return "committee?"
@@ -33,11 +33,11 @@ type Selection struct {
 	VerificationPercent int
 }
 
-// Proof is a member's role in a round with the shuffle positions that determine it. Anyone who
+// proof is a member's role in a round with the shuffle positions that determine it. Anyone who
 // knows the round can check it with Verify.
-type Proof struct {
+type proof struct {
 	Member          int // index in the round's members
-	Committee       Committee
+	Committee       committee
 	Position        uint32 // in the "committee" shuffle
 	Witness         bool
 	WitnessPosition uint32 // in the "witness" shuffle
@@ -45,12 +45,12 @@ type Proof struct {
 
 // Prove returns the proof of a member's role. ok is false if there is no such member. It computes
 // 360 hashes, independent of the number of members.
-func (s Selection) Prove(member int) (Proof, bool) {
+func (s Selection) Prove(member int) (proof, bool) {
 	if member < 0 || member >= s.Members {
-		return Proof{}, false
+		return proof{}, false
 	}
 	index, total := uint32(member), uint32(s.Members)
-	p := Proof{
+	p := proof{
 		Member:          member,
 		Position:        Position(index, total, s.BatchSeed, saltCommittee),
 		WitnessPosition: Position(index, total, s.Seed, saltWitness),
@@ -61,20 +61,20 @@ func (s Selection) Prove(member int) (Proof, bool) {
 }
 
 // Verify reports whether every statement of the proof is true.
-func (s Selection) Verify(p Proof) bool {
+func (s Selection) Verify(p proof) bool {
 	want, ok := s.Prove(p.Member)
 	return ok && p == want
 }
 
 // committeeAt returns the committee of a position of the "committee" shuffle: of the
 // members that do not train, the first third are tie-breakers, the rest verifiers.
-func committeeAt(position, members, verificationPercent int) Committee {
+func committeeAt(position, members, verificationPercent int) committee {
 	idle := nonTrainers(members, verificationPercent)
 	switch {
 	case position < idle/3:
-		return TieBreaker
+		return tieBreaker
 	case position < idle:
-		return Verifier
+		return verifier
 	default:
 		return Trainer
 	}

@@ -19,7 +19,7 @@ func TestProofsAgreeWithTheAssignment(t *testing.T) {
 			VerificationPercent: rapid.IntRange(0, 100).Draw(t, "percent"),
 		}
 		var trainers, witnesses []int
-		count := map[Committee]int{}
+		count := map[committee]int{}
 		for member := range s.Members {
 			p, ok := s.Prove(member)
 			if !ok || !s.Verify(p) {
@@ -40,8 +40,8 @@ func TestProofsAgreeWithTheAssignment(t *testing.T) {
 		if !slices.Equal(witnesses, elected) {
 			t.Fatalf("witnesses by proof %v, by election %v", witnesses, elected)
 		}
-		if idle := count[Verifier] + count[TieBreaker]; count[TieBreaker] != idle/3 {
-			t.Fatalf("%d tie-breakers of %d that do not train", count[TieBreaker], idle)
+		if idle := count[verifier] + count[tieBreaker]; count[tieBreaker] != idle/3 {
+			t.Fatalf("%d tie-breakers of %d that do not train", count[tieBreaker], idle)
 		}
 	})
 }
@@ -51,14 +51,14 @@ func TestFalseProofsDoNotVerify(t *testing.T) {
 	differ := map[string]bool{}
 	for member := range s.Members {
 		good, _ := s.Prove(member)
-		for name, alter := range map[string]func(*Proof){
-			"another member":           func(p *Proof) { p.Member = (p.Member + 1) % 12 },
-			"no member":                func(p *Proof) { p.Member = 12 },
-			"a negative member":        func(p *Proof) { p.Member = -1 },
-			"another committee":        func(p *Proof) { p.Committee = (p.Committee + 1) % 3 },
-			"another position":         func(p *Proof) { p.Position = (p.Position + 1) % 12 },
-			"a witness or none":        func(p *Proof) { p.Witness = !p.Witness },
-			"another witness position": func(p *Proof) { p.WitnessPosition = (p.WitnessPosition + 1) % 12 },
+		for name, alter := range map[string]func(*proof){
+			"another member":           func(p *proof) { p.Member = (p.Member + 1) % 12 },
+			"no member":                func(p *proof) { p.Member = 12 },
+			"a negative member":        func(p *proof) { p.Member = -1 },
+			"another committee":        func(p *proof) { p.Committee = (p.Committee + 1) % 3 },
+			"another position":         func(p *proof) { p.Position = (p.Position + 1) % 12 },
+			"a witness or none":        func(p *proof) { p.Witness = !p.Witness },
+			"another witness position": func(p *proof) { p.WitnessPosition = (p.WitnessPosition + 1) % 12 },
 		} {
 			p := good
 			alter(&p)
@@ -90,7 +90,7 @@ func TestFalseProofsDoNotVerify(t *testing.T) {
 func TestCommitteeNames(t *testing.T) {
 	want := []string{"trainer", "verifier", "tie-breaker", "committee?"}
 	for c, name := range want {
-		if got := Committee(c).String(); got != name {
+		if got := committee(c).String(); got != name {
 			t.Errorf("committee %d is called %s, want %s", c, got, name)
 		}
 	}

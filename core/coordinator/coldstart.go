@@ -1,9 +1,9 @@
 package coordinator
 
-// ColdStartBounds returns the first step of the running epoch and the number of steps over which
+// coldStartBounds returns the first step of the running epoch and the number of steps over which
 // the learning rate rises because the epoch started with fresh optimizers. steps is 0 if the epoch
 // did not start cold.
-func (s *State) ColdStartBounds() (start, steps uint32) {
+func (s *State) coldStartBounds() (start, steps uint32) {
 	if !s.Epoch.ColdStart {
 		return s.Epoch.StartStep, 0
 	}
@@ -14,7 +14,7 @@ func (s *State) ColdStartBounds() (start, steps uint32) {
 // epoch, as a fraction. It rises linearly from 0 at a cold start to 1 after
 // Model.ColdStartWarmupSteps. It is the same for all members.
 func (s *State) LearningRateScale(step uint32) (numerator, denominator uint32) {
-	start, steps := s.ColdStartBounds()
+	start, steps := s.coldStartBounds()
 	if step < start || step-start >= steps {
 		return 1, 1
 	}

@@ -16,14 +16,14 @@ func TestColdStartScalesTheLearningRate(t *testing.T) {
 		}
 	}
 	check(1, 1, 1)
-	if start, steps := s.ColdStartBounds(); start != 1 || steps != 0 {
+	if start, steps := s.coldStartBounds(); start != 1 || steps != 0 {
 		t.Errorf("bounds of a warm epoch: %d, %d", start, steps)
 	}
 	s.must("host", SetPaused{Paused: true})
 	s.finishEpoch("d")
 	s.must("host", SetPaused{})
 	s.startTraining()
-	if start, steps := s.ColdStartBounds(); start != 2 || steps != 3 {
+	if start, steps := s.coldStartBounds(); start != 2 || steps != 3 {
 		t.Errorf("bounds of a cold epoch: %d, %d", start, steps)
 	}
 	check(1, 1, 1)

@@ -26,7 +26,7 @@ func (r *Round) electedSet(c Config) (elected MemberSet) {
 }
 
 // Selection returns the input from which the roles of the round's members are drawn. With it, a
-// member's assign.Proof can be verified.
+// member's assign.proof can be verified.
 func (r *Round) Selection(c Config) assign.Selection {
 	return assign.Selection{
 		Seed:                r.Seed,
