@@ -28,7 +28,7 @@ const (
 	errorText   = 300      // bytes of a node's text in an error
 )
 
-// Errors of an endpoint, as opposed to an *Error, which is a node's answer.
+// Errors of an endpoint, as opposed to a *nodeError, which is a node's answer.
 var (
 	ErrBusy        = errors.New("too many requests to the node")
 	ErrUnreachable = errors.New("the node cannot be reached")
@@ -98,7 +98,7 @@ type request struct {
 type answer struct {
 	ID     json.RawMessage `json:"id"`
 	Result json.RawMessage `json:"result"`
-	Error  *Error          `json:"error"`
+	Error  *nodeError      `json:"error"`
 }
 
 // call sends a request to the node and decodes its result of at most limit bytes.
