@@ -78,9 +78,6 @@ var builtinTexts = map[Builtin]string{
 	ErrIncorrectAuthority:        "signed by a different key than the account's",
 }
 
-// Name returns the error's name in the chain's JSON-RPC interface.
-func (b Builtin) Name() string { return builtinNames[b] }
-
 // Error describes the reason.
 func (b Builtin) Error() string {
 	text, ok := builtinTexts[b]

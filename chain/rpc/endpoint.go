@@ -76,7 +76,6 @@ type Endpoint struct {
 	timeout time.Duration
 	client  *http.Client
 	calls   atomic.Uint64
-	bytes   atomic.Uint64
 
 	mu     sync.Mutex
 	health health
@@ -84,9 +83,6 @@ type Endpoint struct {
 
 // Name returns the address without its secret parts.
 func (e *Endpoint) Name() string { return e.name }
-
-// Calls returns the number of requests, and the bytes of the answers.
-func (e *Endpoint) Calls() (requests, received uint64) { return e.calls.Load(), e.bytes.Load() }
 
 type request struct {
 	Version string `json:"jsonrpc"`
@@ -130,7 +126,6 @@ func (e *Endpoint) exchange(ctx context.Context, limit int, result any, method s
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(io.LimitReader(response.Body, int64(limit)+1))
-	e.bytes.Add(uint64(len(content)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, withoutURL(err))
