@@ -42,7 +42,6 @@ const (
 	eventTooFew       = "too-few"
 	eventCheckpoint   = "checkpoint"
 	eventUploaded     = "uploaded"
-	EventLapse        = "lapse"
 	eventPaused       = "paused"
 	eventAuthority    = "authority" // a decision by a key with a role; Detail is the action
 	EventOther        = "other"     // an action that this version of the page does not know

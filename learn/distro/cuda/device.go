@@ -89,9 +89,6 @@ func open(libraries libraries, device int) (*Device, error) {
 	return &Device{name: m.name, machine: m, tables: map[int]DevicePointer{}}, nil
 }
 
-// Name returns the device's name.
-func (d *Device) Name() string { return d.name }
-
 // Close frees the resources of this package on the device, except Buffers.
 func (d *Device) Close() error {
 	d.mu.Lock()

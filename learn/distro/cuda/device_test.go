@@ -190,8 +190,8 @@ func TestAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	weights := b.Tensor()
-	if d.Name() != "emulated" {
-		t.Errorf("name %q", d.Name())
+	if d.name != "emulated" {
+		t.Errorf("name %q", d.name)
 	}
 	for range 2 {
 		if err := b.Close(); err != nil {

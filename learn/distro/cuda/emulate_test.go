@@ -68,7 +68,7 @@ func real(t testing.TB) *Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log("device:", device.Name())
+	t.Log("device:", device.name)
 	t.Cleanup(func() {
 		if err := device.Close(); err != nil {
 			t.Error(err)
