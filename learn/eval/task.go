@@ -31,8 +31,8 @@ type Task struct {
 // Names of scores.
 const (
 	Acc        = "acc"
-	AccNorm    = "acc_norm"
-	ExactMatch = "exact_match"
+	accNorm    = "acc_norm"
+	exactMatch = "exact_match"
 )
 
 // document is one question of a data set.
