@@ -44,8 +44,8 @@ const (
 	eventUploaded     = "uploaded"
 	eventPaused       = "paused"
 	eventAuthority    = "authority" // a decision by a key with a role; Detail is the action
-	EventOther        = "other"     // an action that this version of the page does not know
-	EventFinished     = "finished"
+	eventOther        = "other"     // an action that this version of the page does not know
+	eventFinished     = "finished"
 )
 
 // Reasons for a status.
@@ -152,7 +152,7 @@ func (h *History) act(e Entry, s *coordinator.State) {
 	case coordinator.UpdateConfig, coordinator.SetDelegates, coordinator.Close:
 		h.note(e, Event{Kind: eventAuthority, Detail: e.Name}, s)
 	default:
-		h.note(e, Event{Kind: EventOther, Detail: e.Name}, s)
+		h.note(e, Event{Kind: eventOther, Detail: e.Name}, s)
 	}
 }
 
@@ -201,7 +201,7 @@ func (h *History) gone(s *coordinator.State, id coordinator.ClientID, e Entry, s
 		return
 	}
 	m.Status, m.Entry, m.Why, m.Until = status, e.Number, why, 0
-	if status == StatusEjected {
+	if status == statusEjected {
 		m.Ejected++
 	} else {
 		m.Left++

@@ -166,7 +166,7 @@ func (h *History) move(e Entry, s *coordinator.State) {
 	case coordinator.Paused:
 		h.note(e, Event{Kind: eventPaused}, s)
 	case coordinator.Finished:
-		h.note(e, Event{Kind: EventFinished}, s)
+		h.note(e, Event{Kind: eventFinished}, s)
 	}
 	if c.RunState == coordinator.Warmup && s.RunState == coordinator.WaitingForMembers {
 		h.note(e, Event{Kind: eventTooFew}, s)

@@ -51,12 +51,12 @@ type Member struct {
 // Statuses of a member.
 const (
 	statusWaits   = "waits"
-	StatusMember  = "member"
+	statusMember  = "member"
 	statusLate    = "late"
 	statusSlow    = "slow"
 	statusLeft    = "left"
 	statusDropped = "dropped"
-	StatusEjected = "ejected"
+	statusEjected = "ejected"
 )
 
 // call records the display name of a member's Join.
@@ -138,7 +138,7 @@ func statusOf(c *coordinator.Client, waits bool) string {
 	case c.State == coordinator.Dropped:
 		return statusDropped
 	case c.State == coordinator.Ejected:
-		return StatusEjected
+		return statusEjected
 	case c.State == coordinator.Withdrawn:
 		return statusLeft
 	case waits:
@@ -148,7 +148,7 @@ func statusOf(c *coordinator.Client, waits bool) string {
 	case c.Lateness != coordinator.OnTime:
 		return statusLate
 	default:
-		return StatusMember
+		return statusMember
 	}
 }
 
@@ -176,11 +176,11 @@ func (h *History) notice(e Entry, s *coordinator.State, c *coordinator.Client, w
 		return
 	}
 	m.Status, m.Entry, m.Why = now, e.Number, why
-	if now != StatusEjected {
+	if now != statusEjected {
 		m.Until = 0
 	}
 	switch now {
-	case StatusMember:
+	case statusMember:
 		if was == statusWaits || was == "" {
 			m.Epochs++
 		}
@@ -195,7 +195,7 @@ func (h *History) notice(e Entry, s *coordinator.State, c *coordinator.Client, w
 		if why == "" {
 			m.Why = whyNotAdmitted
 		}
-	case StatusEjected:
+	case statusEjected:
 		m.Ejected++
 	case statusLate:
 		m.Late++
