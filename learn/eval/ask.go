@@ -94,7 +94,7 @@ func (r Reader) choose(ctx context.Context, q Question) (Answer, error) {
 		normed[i] = likely[i] / float64(utf8.RuneCountInString(q.Choices[i]))
 	}
 	return Answer{LogLikelihoods: likely, Scores: map[string]float64{
-		Acc: one(largest(likely) == q.Answer), accNorm: one(largest(normed) == q.Answer),
+		accuracy: one(largest(likely) == q.Answer), accNorm: one(largest(normed) == q.Answer),
 	}}, nil
 }
 

@@ -30,7 +30,7 @@ type Task struct {
 
 // Names of scores.
 const (
-	Acc        = "acc"
+	accuracy   = "acc"
 	accNorm    = "acc_norm"
 	exactMatch = "exact_match"
 )

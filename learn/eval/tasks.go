@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	both = []string{accNorm, Acc}
-	acc  = []string{Acc}
+	both = []string{accNorm, accuracy}
+	acc  = []string{accuracy}
 
 	choiceColumns = []string{"choices.text", "choices.label", "answerKey"}
 )

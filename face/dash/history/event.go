@@ -50,14 +50,14 @@ const (
 
 // Reasons for a status.
 const (
-	WhyWitnesses   = "witnesses denied its results of two rounds"
+	whyWitnesses   = "witnesses denied its results of two rounds"
 	whyLate        = "witnesses did not have its result"
 	whySlow        = "witnesses did not have its results of two rounds; rounds of this epoch no longer wait for it"
 	whySilent      = "it sent nothing in the whole epoch, or was late and then did not report its model"
 	whyItself      = "it withdrew"
 	whyHost        = "the host withdrew it after it lost its connection"
 	whyNotAdmitted = "the run no longer admits it"
-	WhyEjected     = "the main authority ejected it"
+	whyEjected     = "the main authority ejected it"
 )
 
 func hex(digest [32]byte) string { return encodinghex.EncodeToString(digest[:]) }
@@ -170,7 +170,7 @@ func (h *History) accused(e Entry, s *coordinator.State, id coordinator.ClientID
 	if now != was {
 		switch now {
 		case statusDropped:
-			kind, why = eventDropped, WhyWitnesses
+			kind, why = eventDropped, whyWitnesses
 		case statusSlow:
 			kind, why = eventFoundSlow, whySlow
 		case statusLate:

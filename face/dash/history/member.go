@@ -76,7 +76,7 @@ func (h *History) member(id coordinator.ClientID, s *coordinator.State) *Member 
 	if m, known := h.Members[key]; known {
 		return m
 	}
-	if len(h.Members) >= MaxMembers {
+	if len(h.Members) >= maxMembers {
 		h.forget(s)
 	}
 	m := &Member{ID: key, FirstSeen: h.Now, LastSeen: h.Now}
@@ -102,7 +102,7 @@ func (h *History) forget(s *coordinator.State) {
 	slices.SortFunc(gone, func(a, b *Member) int {
 		return cmp.Or(cmp.Compare(min(a.stains(), 1), min(b.stains(), 1)), cmp.Compare(a.LastSeen, b.LastSeen), cmp.Compare(a.ID, b.ID))
 	})
-	for _, m := range gone[:min(len(gone), MaxMembers/8)] {
+	for _, m := range gone[:min(len(gone), maxMembers/8)] {
 		delete(h.Members, m.ID)
 	}
 }

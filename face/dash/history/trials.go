@@ -99,7 +99,7 @@ func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 	if loses && h.expelled(e, s, loser, reason, t.Fault) {
 		t.Ejected = name(loser)
 	}
-	h.Trials = keepNewest(append(h.Trials, *t), MaxTrials)
+	h.Trials = keepNewest(append(h.Trials, *t), maxTrials)
 	h.note(e, Event{Kind: eventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
 }
 
@@ -144,7 +144,7 @@ func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientI
 		if x.Client != id || x.Reason != reason {
 			continue
 		}
-		why := WhyEjected
+		why := whyEjected
 		if reason != coordinator.ByAuthority {
 			why = reason.String()
 		}
