@@ -208,9 +208,7 @@ func (e *Endpoint) getSignaturesForAddress(p *parameters) (any, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	if s.Limit == 0 {
-		s.Limit = maxSignatures
-	}
+	s.Limit = cmp.Or(s.Limit, maxSignatures)
 	if s.Limit < 1 || s.Limit > maxSignatures {
 		return nil, invalid("limit %d, want 1 to %d", s.Limit, maxSignatures)
 	}

@@ -2,6 +2,7 @@ package localnet
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/psyche-go/psyche/chain/transaction"
@@ -48,18 +49,10 @@ var (
 func (e *Endpoint) publish() {
 	faults := e.faulty()
 	e.mu.Lock()
-	var sockets []*socket
-	for s := range e.sockets {
-		sockets = append(sockets, s)
-	}
+	sockets := slices.Collect(maps.Keys(e.sockets))
 	e.mu.Unlock()
 	for _, s := range sockets {
-		ids := make([]uint64, 0, len(s.subscriptions))
-		for id := range s.subscriptions {
-			ids = append(ids, id)
-		}
-		slices.Sort(ids)
-		for _, id := range ids {
+		for _, id := range slices.Sorted(maps.Keys(s.subscriptions)) {
 			sub := s.subscriptions[id]
 			if !sub.answered {
 				continue

@@ -3,6 +3,7 @@ package localnet
 import (
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
 	"github.com/psyche-go/psyche/chain/transaction"
+	"slices"
 )
 
 // Instructions of the system program. The instructions for nonces are not implemented.
@@ -113,12 +114,7 @@ func (n *nativeCall) seeded(account *runtime.Account, base transaction.PublicKey
 
 // signed reports whether a key signs, as one of the instruction's accounts.
 func (n *nativeCall) signed(key transaction.PublicKey) bool {
-	for _, a := range n.accounts {
-		if a.Key == key && a.Signer {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.accounts, func(a *runtime.Account) bool { return a.Key == key && a.Signer })
 }
 
 func (n *nativeCall) allocate(to *runtime.Account, at address, space uint64) error {
