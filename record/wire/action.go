@@ -59,7 +59,7 @@ func Signer(key identity.Key, run [32]byte) func(nonce uint64, a coordinator.Act
 }
 
 // OpenAction verifies the signature of an action and then decodes it. The error wraps
-// ErrSize, ErrVersion, ErrSignature, ErrRun or ErrMalformed.
+// errSize, errVersion, ErrSignature, ErrRun or errMalformed.
 func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 	from, body, err := unseal(domainAction, raw, MaxActionSize)
 	if err != nil {
@@ -94,7 +94,7 @@ func AppendAction(b []byte, a coordinator.Action) []byte {
 	panic(fmt.Sprintf("wire: %T is not an action of the coordinator", a))
 }
 
-// DecodeAction decodes the output of AppendAction. The error wraps ErrMalformed.
+// DecodeAction decodes the output of AppendAction. The error wraps errMalformed.
 func DecodeAction(b []byte) (coordinator.Action, error) {
 	c := coder{rest: b}
 	a := c.action()
@@ -244,7 +244,7 @@ func (c *coder) updateConfig(a *coordinator.UpdateConfig) {
 		err = update.Validate()
 	}
 	if err != nil {
-		c.err = fmt.Errorf("%w: configuration: %w", ErrMalformed, err)
+		c.err = fmt.Errorf("%w: configuration: %w", errMalformed, err)
 	}
 	*a = update
 }

@@ -24,7 +24,7 @@ type coder struct {
 
 func (c *coder) fail(field string) {
 	if c.err == nil {
-		c.err = fmt.Errorf("%w: %s, with %d bytes left", ErrMalformed, field, len(c.rest))
+		c.err = fmt.Errorf("%w: %s, with %d bytes left", errMalformed, field, len(c.rest))
 	}
 }
 

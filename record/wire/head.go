@@ -77,7 +77,7 @@ func (h Head) AppendTo(b []byte) []byte {
 	return c.bytes
 }
 
-// DecodeHead decodes the output of AppendTo. The error wraps ErrMalformed.
+// DecodeHead decodes the output of AppendTo. The error wraps errMalformed.
 func DecodeHead(b []byte) (h Head, err error) {
 	c := coder{rest: b}
 	c.head(&h)

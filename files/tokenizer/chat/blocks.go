@@ -157,7 +157,7 @@ func (p *parser) escapeBlock() any {
 func (p *parser) partBlock() any {
 	name := p.name()
 	if p.parts[name] {
-		panic(p.failed(ErrSyntax, "two blocks named %s", name))
+		panic(p.failed(errSyntax, "two blocks named %s", name))
 	}
 	if p.parts == nil {
 		p.parts = map[string]bool{}
@@ -178,7 +178,7 @@ func (p *parser) partBlock() any {
 	for _, one := range node.body {
 		text, isText := one.node.(textNode)
 		if node.required && (!isText || strings.TrimFunc(text.text, isSpace) != "") {
-			panic(failure{fmt.Errorf("%w: line %d: a required block with a body", ErrSyntax, one.line)})
+			panic(failure{fmt.Errorf("%w: line %d: a required block with a body", errSyntax, one.line)})
 		}
 	}
 	p.closeBlock()

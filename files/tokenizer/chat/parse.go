@@ -147,12 +147,12 @@ func (p *parser) failed(kind error, format string, args ...any) failure {
 }
 
 func (p *parser) wrong(want string) failure {
-	return p.failed(ErrSyntax, "unexpected %s, want %s", p.now(), want)
+	return p.failed(errSyntax, "unexpected %s, want %s", p.now(), want)
 }
 
-func (p *parser) unsupported(feature string) failure { return p.failed(ErrUnsupported, "%s", feature) }
+func (p *parser) unsupported(feature string) failure { return p.failed(errUnsupported, "%s", feature) }
 
-func (p *parser) tooDeep() failure { return p.failed(ErrTooMuch, "nested deeper than %d", maxDepth) }
+func (p *parser) tooDeep() failure { return p.failed(errTooMuch, "nested deeper than %d", maxDepth) }
 
 func (p *parser) name() string {
 	if p.now().kind != nameToken {
@@ -245,7 +245,7 @@ func (p *parser) block(name string) any {
 			if p.inBlock {
 				panic(p.unsupported("the tag " + name + " that leaves a tag within a loop"))
 			}
-			panic(p.failed(ErrSyntax, "%s outside of a loop", name))
+			panic(p.failed(errSyntax, "%s outside of a loop", name))
 		}
 		p.closeBlock()
 		return jumpNode{name == "continue"}
