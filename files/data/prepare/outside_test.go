@@ -48,11 +48,11 @@ func TestQuotes(t *testing.T) {
 		want          string
 	}{
 		{"a.tsv", "id\ttext\n1\tHe said \"hi\" to me\n2\tplain\n", "", `He said "hi" to me|plain|`},
-		{"a.tsv", "id\ttext\n1\t\"Quoted\" start\n2\tplain\n", QuotesAuto, `"Quoted" start|plain|`},
-		{"a.tsv", "id\ttext\r\n1\t5\" tall\r\n\r\n2\t\"\r\n", QuotesAuto, `5" tall|"|`},
+		{"a.tsv", "id\ttext\n1\t\"Quoted\" start\n2\tplain\n", quotesAuto, `"Quoted" start|plain|`},
+		{"a.tsv", "id\ttext\r\n1\t5\" tall\r\n\r\n2\t\"\r\n", quotesAuto, `5" tall|"|`},
 		{"a.tsv.gz", packGzip(t, "text\tid\n\"a\"\"b\t1"), "", `"a""b|`},
-		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", QuotesDouble, "two\nlines|"},
-		{"a.csv", "text,id\n5 inch 9\" tall,1\n", QuotesNone, `5 inch 9" tall|`},
+		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", quotesDouble, "two\nlines|"},
+		{"a.csv", "text,id\n5 inch 9\" tall,1\n", quotesNone, `5 inch 9" tall|`},
 		{"a.csv", "text,id\n\"a, b\",1\n", "", "a, b|"},
 	} {
 		try(t, test.name, test.content, test.want, func(o *Options) { o.Quotes = test.quotes })
@@ -65,7 +65,7 @@ func TestQuotes(t *testing.T) {
 		"quoted columns":          {"a.tsv", "\"id\"\t\"text\"\n1\t\"a\"\n", ""},
 		"missing column":          {"a.tsv", "id\tbody\n1\ta\n", ""},
 		"quote in a value":        {"a.csv", "text,id\n5 inch 9\" tall,1\n", ""},
-		"comma in quotes, unread": {"a.csv", "text,id\n\"a, b\",1\n", QuotesNone},
+		"comma in quotes, unread": {"a.csv", "text,id\n\"a, b\",1\n", quotesNone},
 		"unknown quotes":          {"a.csv", "text\na\n", "single"},
 	} {
 		refused(t, message, test.name, test.content, func(o *Options) { o.Quotes = test.quotes })
@@ -79,7 +79,7 @@ func TestPlainRecordsGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for position, want := range []string{"a", `b"`, "c"} {
-		r, err := Options{Field: "text"}.open(t.Context(), source{path: path, format: FormatCSV}, int64(position))
+		r, err := Options{Field: "text"}.open(t.Context(), source{path: path, format: formatCSV}, int64(position))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestFieldOfOneObject(t *testing.T) {
 	} {
 		refused(t, message, test.name, test.content, func(o *Options) { o.Field = test.field })
 	}
-	try(t, "a.json", `{"text":["a"]}`, "a|", func(o *Options) { o.Format = FormatJSON })
+	try(t, "a.json", `{"text":["a"]}`, "a|", func(o *Options) { o.Format = formatJSON })
 }
 
 // TestFieldBesideText checks that a folder may contain tables and plain text.

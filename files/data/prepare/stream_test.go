@@ -31,11 +31,11 @@ func TestNotOneObjectPerLine(t *testing.T) {
 			if name == "array" {
 				golden.Message(t, file, err)
 			}
-			try(t, file, packed, "one|two|", func(o *Options) { o.Format = FormatJSON })
+			try(t, file, packed, "one|two|", func(o *Options) { o.Format = formatJSON })
 		}
 		try(t, "a.json", content, "one|two|", func(*Options) {})
 	}
-	try(t, "a.jsonl", "{\n  \"text\": \"one\"\n}\n", "one|", func(o *Options) { o.Format = FormatJSON })
+	try(t, "a.jsonl", "{\n  \"text\": \"one\"\n}\n", "one|", func(o *Options) { o.Format = formatJSON })
 	// A later line without an end is truncated, and no other format can read it.
 	for _, content := range []string{"{\"text\": \"one\"}\n{\"text\": ", "{\"text\": \"one\"}\n}\n", "[1,"} {
 		_, err := madeOf(t, "a.jsonl", content, func(*Options) {})
@@ -51,7 +51,7 @@ func TestStreamsGoOn(t *testing.T) {
 	tree(t, dir, map[string]string{"a.json": "{\n\"text\": \"one\"}{\"text\": \"two\"}\n{\"text\":\n\"three\"}"})
 	o := options(dir).withDefaults()
 	for position, want := range []string{"one", "two", "three", ""} {
-		r, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: FormatJSON}, int64(position))
+		r, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: formatJSON}, int64(position))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestStreamsGoOn(t *testing.T) {
 		}
 		_ = r.Close()
 	}
-	_, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: FormatJSON}, 4)
+	_, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: formatJSON}, 4)
 	golden.Message(t, "from 4", err)
 }
 
