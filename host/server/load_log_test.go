@@ -151,7 +151,7 @@ func (l *logLoad) observe(ctx context.Context, key identity.Key) (asked bool) {
 		if err != nil {
 			return true
 		}
-		time.Sleep(time.Duration(n) * time.Second / time.Duration(loadObserverIO))
+		time.Sleep(time.Duration(n) * time.Second / time.Duration(loadObserverIO)) // of the kernel's clock
 		if time.Since(pong) > frame.PingInterval {
 			pong = time.Now()
 			if _, err := c.Write(frame.Append(nil, frame.TypePong, nil)); err != nil {

@@ -52,7 +52,7 @@ func TestReadsThatAreGivenUp(t *testing.T) {
 				t.Errorf("step %d, for an audit: %v", step, err)
 			}
 		})
-		time.Sleep(time.Duration(step%6) * 500 * time.Microsecond)
+		time.Sleep(time.Duration(step%6) * 500 * time.Microsecond) // so that the cancellations meet different parts of a read
 		cancel()
 		limited, end := context.WithTimeout(t.Context(), 20*time.Second)
 		got, err := c.Batch(limited, own)
