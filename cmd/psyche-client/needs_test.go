@@ -188,9 +188,9 @@ func TestExplainMemory(t *testing.T) {
 	}
 }
 
-// TestFits checks that commands refuse a model that is larger than the memory before they allocate
+// TestModelLargerThanMemoryIsRefused checks that commands refuse a model that is larger than the memory before they allocate
 // or read it.
-func TestFits(t *testing.T) {
+func TestModelLargerThanMemoryIsRefused(t *testing.T) {
 	if availableMemory() == 0 {
 		t.Skip("the available memory is not known here")
 	}
