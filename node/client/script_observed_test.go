@@ -248,6 +248,7 @@ func (l *link) Submit(ctx context.Context, a coordinator.Action) error {
 		return backend.ErrDisconnected
 	}
 	err := c.Submit(ctx, a)
+	time.Sleep(time.Millisecond) // the answer comes after the state, or the client could see them in any order
 	var code coordinator.Code
 	if errors.As(err, &code) && p != nil {
 		p.note(started, "the host refuses %s: %v", describe(a), code)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,9 +32,9 @@ import (
 // the test replaces the expected output by the actual output.
 //
 //	run clients=3 [key=value]… [disk]   a new run that starts with three clients; none runs yet.
-//	                 witnesses=N, rounds=N (of an epoch), steps=N (of the run), min=N,
-//	                 lag=N (apply_lag), commit=N (commit_every_rounds), train=TIME (of the
-//	                 client); with disk, the client has a folder for its files
+//	                 witnesses=N, rounds=N (of an epoch), steps=N (of the run),
+//	                 lag=N (apply_lag), commit=N (commit_every_rounds); with disk, the
+//	                 client has a folder for its files
 //	start            starts the client
 //	peers 1 2 [train=TIME]    starts further clients; their actions are not listed
 //	wait TIME        lets time pass
@@ -81,7 +82,6 @@ type script struct {
 	*world
 	log   chronicle
 	lag   uint32
-	train time.Duration     // of the client
 	disk  string            // folder of the client; empty: none
 	files []string          // in disk
 	peers map[int]*member   // running peers, by number
@@ -186,9 +186,9 @@ func (s *script) create(c *command) {
 	s.peers, s.links = make(map[int]*member), make(map[int]*link)
 	s.slow, s.broken, s.blocked = make(map[int]time.Duration), make(map[int]bool), nil
 	config := clienttest.Config(uint16(c.count("clients", 1)))
-	config.MinClients, config.WitnessNodes = uint16(c.count("min", 1)), uint16(c.count("witnesses", 0))
+	config.WitnessNodes = uint16(c.count("witnesses", 0))
 	config.RoundsPerEpoch, config.TotalSteps = uint32(c.count("rounds", 3)), uint32(c.count("steps", 9))
-	s.lag, s.train = uint32(c.count("lag", 1)), c.duration(c.value("train", "300ms"))
+	s.lag = uint32(c.count("lag", 1))
 	s.world = newWorld(c.T, config, fmt.Appendf(nil, `{"CommitEveryRounds": %d}`, c.count("commit", 50))...)
 	s.hub.DropLink = s.drops
 	s.hub.DropGossip = func(from, to identity.ID, _ []byte) bool { return s.drops(from, to) }
@@ -219,7 +219,7 @@ func (s *script) start(c *command) {
 	s.links[0] = l
 	me := s.me
 	me.backend, me.net = connection, s.hub.Attach(key.ID())
-	me.trainer = &clienttest.Trainer{ID: key.ID(), Duration: s.train, Lag: s.lag, Corrupt: func(uint32) bool { return s.isBroken(0) }}
+	me.trainer = &clienttest.Trainer{ID: key.ID(), Duration: 300 * time.Millisecond, Lag: s.lag, Corrupt: func(uint32) bool { return s.isBroken(0) }}
 	events := event.Unwritten()
 	events.Watch(me.see)
 	node, err := New(Options{
@@ -245,7 +245,9 @@ func (s *script) start(c *command) {
 		me.err = node.Run(ctx)
 		me.ended()
 		me.net.Close()
-		_ = l.current().Close()
+		if host := l.current(); host != nil {
+			_ = host.Close()
+		}
 	})
 }
 
@@ -401,8 +403,8 @@ func (s *script) changeHost(c *command) {
 		}
 	case "starts":
 		s.goBack(s.kept)
-		for n, l := range s.links {
-			m := s.peers[n]
+		for _, n := range slices.Sorted(maps.Keys(s.links)) {
+			m, l := s.peers[n], s.links[n]
 			if n == 0 {
 				m = &s.me.member
 			}
