@@ -63,10 +63,6 @@ func WriteDirThrough(dir string, s Snapshot, through Through, extras ...Extra) e
 	return nil
 }
 
-func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) error {
-	return writeDirThrough(dir, s, shardSize, whole, extras)
-}
-
 func writeDirThrough(dir string, s Snapshot, shardSize int64, through Through, extras []Extra) error {
 	if err := s.Validate(); err != nil {
 		return err
