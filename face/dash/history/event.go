@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	encodinghex "encoding/hex"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -65,9 +66,7 @@ func hex(digest [32]byte) string { return encodinghex.EncodeToString(digest[:]) 
 // note adds an event.
 func (h *History) note(e Entry, n Event, s *coordinator.State) {
 	n.Entry, n.Time, n.Epoch = e.Number, e.Time, s.Progress.Epoch
-	if n.Step == 0 {
-		n.Step = s.Progress.Step
-	}
+	n.Step = cmp.Or(n.Step, s.Progress.Step)
 	if e.Action != nil {
 		n.Actor = name(e.Actor)
 	}
