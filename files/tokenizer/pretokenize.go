@@ -193,31 +193,14 @@ func (s *metaspaceStage) split(e *encoder, at int, p piece) error {
 	return nil
 }
 
-// digits finds numeric characters.
-type digits struct{}
+// charactersOf finds characters of a class.
+type charactersOf class
 
-func (digits) each(text []byte, yield func(start, end int) error) error {
+func (wanted charactersOf) each(text []byte, yield func(start, end int) error) error {
 	table := classes()
 	for at := 0; at < len(text); {
 		c, size := table.at(text, at)
-		if c&numeric != 0 {
-			if err := yield(at, at+size); err != nil {
-				return err
-			}
-		}
-		at += size
-	}
-	return nil
-}
-
-// whiteSpace finds white space.
-type whiteSpace struct{}
-
-func (whiteSpace) each(text []byte, yield func(start, end int) error) error {
-	table := classes()
-	for at := 0; at < len(text); {
-		c, size := table.at(text, at)
-		if c&space != 0 {
+		if c&class(wanted) != 0 {
 			if err := yield(at, at+size); err != nil {
 				return err
 			}
@@ -309,15 +292,15 @@ func (all *preTokenizer) add(kind string, o *object) error {
 		if o.flag("individual_digits") {
 			mode = isolated
 		}
-		all.stages = append(all.stages, &splitStage{find: digits{}, mode: mode})
+		all.stages = append(all.stages, &splitStage{find: charactersOf(numeric), mode: mode})
 	case "Punctuation":
 		all.stages = append(all.stages, &splitStage{find: punctuationMarks{}, mode: o.behaviour("behavior")})
 	case "Whitespace":
-		all.stages = append(all.stages, &splitStage{find: words{}, mode: isolated}, &splitStage{find: whiteSpace{}, mode: removed})
+		all.stages = append(all.stages, &splitStage{find: words{}, mode: isolated}, &splitStage{find: charactersOf(space), mode: removed})
 	case "WhitespaceSplit":
-		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed})
+		all.stages = append(all.stages, &splitStage{find: charactersOf(space), mode: removed})
 	case "BertPreTokenizer":
-		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed}, &splitStage{find: punctuationMarks{}, mode: isolated})
+		all.stages = append(all.stages, &splitStage{find: charactersOf(space), mode: removed}, &splitStage{find: punctuationMarks{}, mode: isolated})
 	case "Metaspace":
 		mark, scheme, pieces := o.metaspace()
 		all.stages = append(all.stages, &metaspaceStage{string(mark), scheme, pieces})
