@@ -11,6 +11,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/pythonjson"
+	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
@@ -40,7 +41,7 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
-	if err := fits("the weights", weightBytes(description.NumParameters), allocatableMemory()); err != nil {
+	if err := fits("the weights", weightBytes(description.NumParameters), sysmemory.Allocatable()); err != nil {
 		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
 	}
 	_ = checkpoint.RemoveUnfinishedOf(c.Output) // leftovers take space; the next check reports what is still missing

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
@@ -172,7 +173,7 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 		t.logger.Info("the run's needs are unknown until its model arrives", "reason", err)
 		return nil
 	}
-	c, keep, has := t.command, -1, machine{memory: availableMemory(), device: leastMemory(t.devices)}
+	c, keep, has := t.command, -1, machine{memory: sysmemory.Available(), device: leastMemory(t.devices)}
 	if c.CheckpointDir != "" {
 		keep, has.disk = c.KeepSteps, diskspace.Of(c.CheckpointDir)
 	}
@@ -180,7 +181,7 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 	n := needsOf(run, audited, of, s, keep)
 	n.tell(has, t.logger)
 	most := has
-	most.memory = allocatableMemory()
+	most.memory = sysmemory.Allocatable()
 	most.disk = has.disk.Plus(sizeOf(c.CheckpointDir))
 	if err := n.refusal(most, c.CheckpointDir); first && err != nil {
 		return err

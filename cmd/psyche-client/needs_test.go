@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
 	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/model"
@@ -191,7 +192,7 @@ func TestExplainMemory(t *testing.T) {
 // TestFits checks that commands refuse a model that is larger than the memory before they allocate
 // or read it.
 func TestFits(t *testing.T) {
-	if availableMemory() == 0 {
+	if sysmemory.Available() == 0 {
 		t.Skip("the available memory is not known here")
 	}
 	dir := t.TempDir()

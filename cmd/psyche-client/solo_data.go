@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
@@ -25,7 +26,7 @@ func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapsho
 
 // readFolder reads a model, and prints the progress.
 func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
-	if err := fits("the weights", uint64(checkpoint.TensorBytes(dir)), allocatableMemory()); err != nil {
+	if err := fits("the weights", uint64(checkpoint.TensorBytes(dir)), sysmemory.Allocatable()); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("read %s: %w, or choose a smaller model", dir, err)
 	}
 	m := meter.New(t.Err, "psyche-client: reading the model")
@@ -73,7 +74,7 @@ func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
 	devices, err := c.trainingDevices(c.deviceFlags)
 	if err == nil && leastMemory(devices) == 0 { // on the CPU
-		err = c.fits(parameters, allocatableMemory())
+		err = c.fits(parameters, sysmemory.Allocatable())
 	}
 	return devices, err
 }
