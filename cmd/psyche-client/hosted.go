@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
 	"github.com/psyche-go/psyche/host/tcp"

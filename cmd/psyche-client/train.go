@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
+	"github.com/psyche-go/psyche/face/console"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/net/p2p"
@@ -80,7 +81,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err := c.checkFlags(ctx); err != nil {
 		return usageError{err}
 	}
-	var given *account
+	var given *console.Account
 	defer func() { c.tell(given, t) }()
 	shown := newDisplay(c.Logs, t)
 	defer shown.close()
@@ -109,8 +110,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, seen.close()) }()
 	logger, events := seen.logger, seen.events
-	given = newAccount(c.RunID, key.ID(), !c.Given())
-	events.Watch(given.see)
+	given = console.NewAccount(c.RunID, key.ID(), !c.Given())
+	events.Watch(given.See)
 	shown.start(t, c.RunID, key.ID(), seen)
 	signals.Last(ctx, shown.close)
 	library := c.load(c.Threads, logger)
@@ -210,9 +211,9 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 }
 
 // tell prints the process's contribution to the run, if people read its output.
-func (c *trainCommand) tell(given *account, t terminal) {
+func (c *trainCommand) tell(given *console.Account, t terminal) {
 	if given != nil && c.Logs != "json" && c.Logs != "none" {
-		given.print(t.Err)
+		given.Print(t.Err)
 	}
 }
 

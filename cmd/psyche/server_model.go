@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
