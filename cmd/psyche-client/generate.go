@@ -52,7 +52,7 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	ends, err := endTokens(s)
+	ends, err := generate.EndTokens(s)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Model, err)
 	}
