@@ -12,9 +12,11 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/face/console"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/net/p2p"
 	"github.com/psyche-go/psyche/node/client"
@@ -146,11 +148,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	defer func() { err = errors.Join(err, closeNetwork()) }()
 	shown.use(network)
 
-	archives, err := c.archives(key.ID(), events, logger)
+	source, err := c.modelSource(key.ID(), events, logger)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, archives.close()) }()
+	defer func() { err = errors.Join(err, source.Close()) }()
 	host, err := c.reach(ctx, c.RunID, key, network.Addrs(), events, logger)
 	if err != nil {
 		return err
@@ -158,8 +160,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	release := signals.Hold(ctx) // the member leaves its run
 	defer func() { err = errors.Join(err, host.ended()); release() }()
 
-	archives.hosted = &hosted{host: &c.hostFlags, runID: c.RunID, run: host.run, key: host.key, logger: logger}
-	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, hosted: archives.hosted, library: library}
+	source.Hosted = &modelsource.Hosted{Addr: c.ServerAddr, RunID: c.RunID, Run: host.run, Key: host.key, Logger: logger}
+	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, hosted: source.Hosted, library: library}
 	factory := training.factory(measuring)
 	defer func() { err = errors.Join(err, factory.Close()) }()
 	o := client.Options{
@@ -171,8 +173,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		Data:       factory.Data(),
 		NewTrainer: leavingLittle(factory.Build),
 		CheckRun:   training.checkRun,
-		Initial:    archives.initial,
-		Archive:    archives.archive,
+		Initial:    source.Initial,
+		Archive:    source.Archive,
 
 		FollowUpdates: c.FollowUpdates,
 
@@ -208,6 +210,18 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	measuring.complete(ctx, c.FinalWait)
 	return nil
+}
+
+// modelSource returns the source of models that no member shares.
+func (c *trainCommand) modelSource(member identity.ID, events *event.Log, logger *slog.Logger) (*modelsource.Source, error) {
+	return modelsource.New(modelsource.Options{
+		RunID: c.RunID, Member: member,
+		ModelPath: c.ModelPath, OtherDirs: c.OtherCheckpointDir, Repo: c.HubRepo, Bucket: c.GCSBucket, Prefix: c.GCSPrefix,
+		SharedMiB:       max(c.MaxBlobDisk, c.MaxBlobMemory),
+		AllowLocalPaths: c.AllowLocalPaths, AllowPrivateRepos: c.AllowPrivateRepos, Credentials: c.GCSCredentials,
+		Hub:    func(withToken bool) (*hub.Client, error) { return c.client(logger, withToken) },
+		Logger: logger, Events: events,
+	})
 }
 
 // tell prints the process's contribution to the run, if people read its output.

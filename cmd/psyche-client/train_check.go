@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/node/env"
@@ -132,15 +133,15 @@ func (f *trainers) checkRun(ctx context.Context, definition env.Definition) erro
 	var missing []string
 	var hosted string
 	if c.wantsModelPath(definition.Checkpoint) {
-		if hosted, err = f.hosted.model(ctx); err != nil {
-			missing = append(missing, missingModel(definition.Checkpoint.Repo, err).Error())
+		if hosted, err = f.hosted.Model(ctx); err != nil {
+			missing = append(missing, modelsource.Missing(definition.Checkpoint.Repo, err).Error())
 		}
 	}
 	if c.wantsDataPath(run) {
 		missing = append(missing, "the run's data: name a folder with --data-path")
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: %s", errLocalPath, strings.Join(missing, "; "))
+		return fmt.Errorf("%w: %s", modelsource.ErrLocalPath, strings.Join(missing, "; "))
 	}
 	if !member.IsDummy(definition.Model) {
 		if f.library != nil {
