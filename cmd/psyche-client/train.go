@@ -111,20 +111,19 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, seen.close()) }()
-	logger, events := seen.logger, seen.events
 	given = console.NewAccount(c.RunID, key.ID(), !c.Given())
-	events.Watch(given.See)
+	seen.events.Watch(given.See)
 	shown.start(t, c.RunID, key.ID(), seen)
 	signals.Last(ctx, shown.close)
-	library := c.load(c.Threads, logger)
+	return c.train(ctx, key, seen, shown)
+}
+
+// train takes part in the run until it is finished.
+func (c *trainCommand) train(ctx context.Context, key identity.Key, seen *observed, shown *display) (err error) {
+	logger, events := seen.logger, seen.events
+	devices, library := c.openDevices(logger)
 	if library != nil && !torch.Missing(library) {
 		return library
-	}
-	var devices []torch.Device
-	if library == nil { // otherwise only a run of the dummy model can be joined
-		if devices, err = c.trainingDevices(c.deviceFlags); err != nil {
-			return err
-		}
 	}
 	written, err := writeResults(c.WriteGradientsDir, logger)
 	if err != nil {
@@ -164,36 +163,14 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, hosted: source.Hosted, library: library}
 	factory := training.factory(measuring)
 	defer func() { err = errors.Join(err, factory.Close()) }()
-	o := client.Options{
-		Key:        key,
-		RunID:      c.RunID,
-		Name:       c.MemberName,
-		Backend:    host.Backend,
-		Network:    network,
-		Data:       factory.Data(),
-		NewTrainer: leavingLittle(factory.Build),
-		CheckRun:   training.checkRun,
-		Initial:    source.Initial,
-		Archive:    source.Archive,
-
-		FollowUpdates: c.FollowUpdates,
-
-		Downloads:         c.MaxConcurrentDownloads,
-		ParameterRequests: c.MaxConcurrentParameterRequests,
-		ResultMemory:      uint64(c.MaxBlobMemory) << 20 / 16,
-		Misbehaved:        network.Misbehaved,
-
-		CheckpointDir:   c.CheckpointDir,
-		KeepCheckpoints: c.KeepSteps,
-		MakeRoom:        network.FreeDisk,
-		AcceptLoss:      c.AcceptLoss,
-		AuditIdle:       c.AuditIdle,
-		DiskHangs:       func() { endWithoutTheDisk(ctx, shown.close) },
-		Computes:        release,
-		FinalWait:       cmp.Or(c.FinalWait, -1),
-		Events:          events,
-		Logger:          logger,
-	}
+	o := c.memberOptions()
+	o.Key, o.Backend, o.Network, o.Data = key, host.Backend, network, factory.Data()
+	o.NewTrainer, o.CheckRun = leavingLittle(factory.Build), training.checkRun
+	o.Initial, o.Archive = source.Initial, source.Archive
+	o.Misbehaved, o.MakeRoom = network.Misbehaved, network.FreeDisk
+	o.DiskHangs = func() { endWithoutTheDisk(ctx, shown.close) }
+	o.Computes = release
+	o.Events, o.Logger = events, logger
 	if uploads != nil {
 		o.Saved = func(dir string, f checkpoint.Facts) { uploads.runner.Offer(dir, f) }
 	}
@@ -210,6 +187,32 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	measuring.complete(ctx, c.FinalWait)
 	return nil
+}
+
+// openDevices loads libtorch and returns the devices that train. If there is no libtorch, it returns
+// an error for which torch.Missing is true: then only a run of the dummy model can be joined.
+func (c *trainCommand) openDevices(logger *slog.Logger) ([]torch.Device, error) {
+	if err := c.load(c.Threads, logger); err != nil {
+		return nil, err
+	}
+	return c.trainingDevices(c.deviceFlags)
+}
+
+// memberOptions returns the options of a member that flags set.
+func (c *trainCommand) memberOptions() client.Options {
+	return client.Options{
+		RunID:             c.RunID,
+		Name:              c.MemberName,
+		FollowUpdates:     c.FollowUpdates,
+		Downloads:         c.MaxConcurrentDownloads,
+		ParameterRequests: c.MaxConcurrentParameterRequests,
+		ResultMemory:      uint64(c.MaxBlobMemory) << 20 / 16,
+		CheckpointDir:     c.CheckpointDir,
+		KeepCheckpoints:   c.KeepSteps,
+		AcceptLoss:        c.AcceptLoss,
+		AuditIdle:         c.AuditIdle,
+		FinalWait:         cmp.Or(c.FinalWait, -1),
+	}
 }
 
 // modelSource returns the source of models that no member shares.

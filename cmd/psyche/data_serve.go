@@ -19,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/server/eventlog"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -83,10 +84,10 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	}
 	stopHTTP, err := c.serveHTTP(ctx, service, logger)
 	if err == nil {
-		states := &runEvents{log: events}
+		states := eventlog.NewRun(events)
 		see := func(u backend.Update) {
 			service.Update(u.State, u.Run)
-			if err := states.see(u.State); err != nil {
+			if err := states.See(u.State); err != nil {
 				logger.Error("write event", "err", err)
 			}
 		}

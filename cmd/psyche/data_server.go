@@ -18,6 +18,7 @@ import (
 	"github.com/psyche-go/psyche/files/objstore"
 	"github.com/psyche-go/psyche/files/objstore/gcs"
 	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/server/eventlog"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -141,7 +142,7 @@ func (c serverRun) oneRun(flag string, runs []config.Run) (file string, run conf
 }
 
 // serveData starts a data server if --data-config is set. The returned function stops it.
-func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options, events *stateEvents) (func() error, error) {
+func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options, events *eventlog.Logs) (func() error, error) {
 	if c.DataConfig == "" {
 		if c.DataAddr != "" {
 			return nil, usagef("--data-addr needs --data-config, which names the data to serve")
@@ -170,7 +171,7 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 	if at.Key != "" && at.Key != o.Key.ID().String() {
 		return nil, configError{fmt.Errorf("%s: the data location requires the data server key %s, but this server has %s; correct the data location, or put that key into --save-state-dir", file, at.Key, o.Key.ID())}
 	}
-	service, err := c.begin(ctx, from, address, run.RunID, o.Key, events.mainLog(), o.Logger)
+	service, err := c.begin(ctx, from, address, run.RunID, o.Key, events.MainLog(), o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("serve data: %w", err)
 	}
