@@ -181,10 +181,10 @@ func (c serverRun) openEvents(runs []config.Run, sent *telemetry.Telemetry, show
 // closes events. last is the port of the previous start, or 0.
 func (c serverRun) serve(ctx context.Context, runs []config.Run, o *server.Options, events *eventlog.Logs, shown *serverDisplay, last uint16) error {
 	page, err := c.newPage(ctx, o, o.Logger)
-	defer page.close()
 	if err != nil {
 		return errors.Join(err, events.Close())
 	}
+	defer page.Close()
 	stopData, err := c.serveData(ctx, runs, o, events)
 	if err != nil {
 		return errors.Join(err, events.Close())
