@@ -19,7 +19,6 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/host/server/eventlog"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -84,17 +83,7 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	}
 	stopHTTP, err := c.serveHTTP(ctx, service, logger)
 	if err == nil {
-		states := eventlog.NewRun(events)
-		see := func(u backend.Update) {
-			service.Update(u.State, u.Run)
-			if err := states.See(u.State); err != nil {
-				logger.Error("write event", "err", err)
-			}
-		}
-		see(first)
-		for update := range host.Updates() {
-			see(update)
-		}
+		service.follow(first, host.Updates(), events, logger)
 		stopHTTP()
 		err = host.Err()
 	}

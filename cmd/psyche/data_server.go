@@ -19,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/files/objstore/gcs"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/host/server/eventlog"
+	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -73,6 +74,21 @@ func answerEvents(events *event.Log, logger *slog.Logger) func(serve.Answer) {
 		if err != nil {
 			logger.Error("write event", "err", err)
 		}
+	}
+}
+
+// follow tells the server each state of the run, and writes it to the event log, until the updates end.
+func (d *dataService) follow(first backend.Update, updates <-chan backend.Update, events *event.Log, logger *slog.Logger) {
+	states := eventlog.NewRun(events)
+	see := func(u backend.Update) {
+		d.Update(u.State, u.Run)
+		if err := states.See(u.State); err != nil {
+			logger.Error("write event", "err", err)
+		}
+	}
+	see(first)
+	for update := range updates {
+		see(update)
 	}
 }
 
