@@ -18,6 +18,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/files/data/serve"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
@@ -77,7 +78,7 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	if err := checkSeqLen(c.DataConfig, from, first.State.Model.MaxSeqLen); err != nil {
 		return err
 	}
-	service, err := c.begin(ctx, from, c.ListenAddr, c.RunID, key, events, logger)
+	service, err := c.begin(ctx, from, c.ListenAddr, events, serve.Options{Key: key, RunID: c.RunID, Logger: logger})
 	if err != nil {
 		return fmt.Errorf("serve data: %w", err)
 	}

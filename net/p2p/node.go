@@ -100,43 +100,8 @@ type Node struct {
 
 // New starts a node without members. It stops when ctx ends or Close is called.
 func New(ctx context.Context, o Options) (*Node, error) {
-	if len(o.Listen) == 0 && o.NoRelay {
-		return nil, fmt.Errorf("start p2p node: %w: no listen address, and no relays", errOptions)
-	}
-	if len(o.Key.Private()) == 0 {
-		return nil, fmt.Errorf("start p2p node: %w: no key", errOptions)
-	}
-	relays, err := parseRelays(o.Relays)
+	n, key, err := newNode(o)
 	if err != nil {
-		return nil, fmt.Errorf("start p2p node: %w", err)
-	}
-	key, err := crypto.UnmarshalEd25519PrivateKey(o.Key.Private())
-	if err != nil {
-		return nil, fmt.Errorf("start p2p node: %w", err)
-	}
-	n := &Node{
-		id:     o.Key.ID(),
-		logger: o.Logger,
-
-		listen:    o.Listen,
-		useRelays: !o.NoRelay,
-		relays:    relays,
-		upload:    newUploadLimiter(o.MaxUploadRate),
-		first:     newFirstLimiter(o.MaxUploadRate),
-		onPenalty: o.OnPenalty,
-		records:   records{by: make(map[identity.ID]*conduct)},
-		dials:     newDials(),
-		strangers: newStrangers(),
-
-		done:     make(chan struct{}),
-		members:  make(map[peer.ID]*member),
-		changed:  make(chan struct{}),
-		services: make(map[string]any),
-	}
-	if n.logger == nil {
-		n.logger = slog.New(slog.DiscardHandler)
-	}
-	if n.peerID, err = PeerID(n.id); err != nil {
 		return nil, fmt.Errorf("start p2p node: %w", err)
 	}
 	if n.bulk, err = newBulk(n, key); err != nil {
@@ -166,6 +131,48 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	}
 	n.unhook = context.AfterFunc(ctx, func() { _ = n.Close() })
 	return n, nil
+}
+
+// newNode checks the options. It returns a node without a host, and the key of that host.
+func newNode(o Options) (*Node, crypto.PrivKey, error) {
+	if len(o.Listen) == 0 && o.NoRelay {
+		return nil, nil, fmt.Errorf("%w: no listen address, and no relays", errOptions)
+	}
+	if len(o.Key.Private()) == 0 {
+		return nil, nil, fmt.Errorf("%w: no key", errOptions)
+	}
+	relays, err := parseRelays(o.Relays)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := crypto.UnmarshalEd25519PrivateKey(o.Key.Private())
+	if err != nil {
+		return nil, nil, err
+	}
+	n := &Node{
+		id:     o.Key.ID(),
+		logger: o.Logger,
+
+		listen:    o.Listen,
+		useRelays: !o.NoRelay,
+		relays:    relays,
+		upload:    newUploadLimiter(o.MaxUploadRate),
+		first:     newFirstLimiter(o.MaxUploadRate),
+		onPenalty: o.OnPenalty,
+		records:   records{by: make(map[identity.ID]*conduct)},
+		dials:     newDials(),
+		strangers: newStrangers(),
+
+		done:     make(chan struct{}),
+		members:  make(map[peer.ID]*member),
+		changed:  make(chan struct{}),
+		services: make(map[string]any),
+	}
+	if n.logger == nil {
+		n.logger = slog.New(slog.DiscardHandler)
+	}
+	n.peerID, err = PeerID(n.id)
+	return n, key, err
 }
 
 // startServices starts the services that the node offers to members.
