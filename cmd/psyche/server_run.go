@@ -266,24 +266,25 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *eventlog.Lo
 		grace = -1
 	}
 	return server.Options{
-		Listen:             net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(port))),
-		HTTPListen:         c.HTTPAddr,
-		SaveStateDir:       c.SaveStateDir,
-		MaxRuns:            c.MaxRuns,
-		MaxStrangers:       c.MaxStrangers,
-		MaxSeatsPerNetwork: cmp.Or(c.MaxSeatsPerNetwork, -1), MaxSeatsPerPrivateNetwork: c.MaxSeatsPerPrivateNetwork,
+		Listen:        net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(port))),
+		SaveStateDir:  c.SaveStateDir,
 		WithdrawGrace: grace,
 		RestartGrace:  c.RestartGrace,
-
-		LogBytesPerSecond: c.MaxLogRate * (1 << 20),
-		Logger:            logger,
-		OnState:           events.Add,
-		OnNames:           events.AddNames,
-		OnEvent:           events.AddCommit,
-		Ready: func(address net.Addr) {
-			if err := c.keepPort(address); err != nil {
-				logger.Warn("the next start may choose another port", "err", err)
-			}
+		Logger:        logger,
+		HTTP:          server.HTTP{HTTPListen: c.HTTPAddr},
+		Limits: server.Limits{
+			MaxRuns: c.MaxRuns, MaxStrangers: c.MaxStrangers, LogBytesPerSecond: c.MaxLogRate * (1 << 20),
+			MaxSeatsPerNetwork: cmp.Or(c.MaxSeatsPerNetwork, -1), MaxSeatsPerPrivateNetwork: c.MaxSeatsPerPrivateNetwork,
+		},
+		Hooks: server.Hooks{
+			OnState: events.Add,
+			OnNames: events.AddNames,
+			OnEvent: events.AddCommit,
+			Ready: func(address net.Addr) {
+				if err := c.keepPort(address); err != nil {
+					logger.Warn("the next start may choose another port", "err", err)
+				}
+			},
 		},
 	}
 }
