@@ -63,6 +63,8 @@ type Options struct {
 
 // Node is one participant on the peer-to-peer network.
 type Node struct {
+	life
+	uploads
 	id     identity.ID
 	peerID peer.ID
 	host   host.Host
@@ -72,23 +74,11 @@ type Node struct {
 	listen    []string
 	useRelays bool
 	relays    *relays
-	upload    *rate.Limiter // nil: no limit
-	sending   atomic.Int32  // blobs that are being written
-	answering atomic.Int32  // current writes of all streams that are served
-	first     *rate.Limiter // limiter of data that precedes all other uploads
 	onPenalty func(Penalty)
 	records   records
 	dials     *dials
 	strangers *strangers
 	bulk      *bulk
-
-	ctx    context.Context // ends with the node
-	cancel context.CancelFunc
-	stops  []func()    // stop the services of startServices
-	unhook func() bool // stops watching the context passed to New
-	once   sync.Once
-	done   chan struct{} // closed when Close has finished
-	err    error         // of closing; valid after done
 
 	mu       sync.Mutex
 	closed   bool
@@ -96,6 +86,25 @@ type Node struct {
 	members  map[peer.ID]*member
 	changed  chan struct{} // closed and replaced at every connection event
 	services map[string]any
+}
+
+// life ends a node.
+type life struct {
+	ctx    context.Context // ends with the node
+	cancel context.CancelFunc
+	stops  []func()    // stop the services of startServices
+	unhook func() bool // stops watching the context passed to New
+	once   sync.Once
+	done   chan struct{} // closed when Close has finished
+	err    error         // of closing; valid after done
+}
+
+// uploads limits what a node sends.
+type uploads struct {
+	upload    *rate.Limiter // nil: no limit
+	first     *rate.Limiter // limiter of data that precedes all other uploads
+	sending   atomic.Int32  // blobs that are being written
+	answering atomic.Int32  // current writes of all streams that are served
 }
 
 // New starts a node without members. It stops when ctx ends or Close is called.
@@ -156,14 +165,13 @@ func newNode(o Options) (*Node, crypto.PrivKey, error) {
 		listen:    o.Listen,
 		useRelays: !o.NoRelay,
 		relays:    relays,
-		upload:    newUploadLimiter(o.MaxUploadRate),
-		first:     newFirstLimiter(o.MaxUploadRate),
+		uploads:   uploads{upload: newUploadLimiter(o.MaxUploadRate), first: newFirstLimiter(o.MaxUploadRate)},
 		onPenalty: o.OnPenalty,
 		records:   records{by: make(map[identity.ID]*conduct)},
 		dials:     newDials(),
 		strangers: newStrangers(),
 
-		done:     make(chan struct{}),
+		life:     life{done: make(chan struct{})},
 		members:  make(map[peer.ID]*member),
 		changed:  make(chan struct{}),
 		services: make(map[string]any),
