@@ -158,7 +158,7 @@ func (r *servedRun) prepare(ctx context.Context, t terminal) error {
 	if _, err := parser.Parse(append([]string{"join", r.link}, r.flags...)); err != nil {
 		return fmt.Errorf("%w (see psyche-client join --help)", err)
 	}
-	if r.joins, _, err = all.Join.member(); err != nil {
+	if r.joins, _, err = all.Join.train(); err != nil {
 		return err
 	}
 	if r.joins.Logs.drawn() {

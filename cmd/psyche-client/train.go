@@ -174,15 +174,15 @@ func (c *trainCommand) train(ctx context.Context, key identity.Key, seen *observ
 	if uploads != nil {
 		o.Saved = func(dir string, f checkpoint.Facts) { uploads.runner.Offer(dir, f) }
 	}
-	member, err := client.New(o)
+	node, err := client.New(o)
 	if err != nil {
 		return err
 	}
 	if uploads != nil {
-		uploads.start(c.RunID, c.CheckpointDir, logger, member.Uploaded)
+		uploads.start(c.RunID, c.CheckpointDir, logger, node.Uploaded)
 		uploads.tell(events, logger)
 	}
-	if err := member.Run(ctx); err != nil {
+	if err := node.Run(ctx); err != nil {
 		return keepEvidence(err, c.CheckpointDir)
 	}
 	measuring.complete(ctx, c.FinalWait)

@@ -62,7 +62,7 @@ type clientRecord struct {
 	down       bool
 }
 
-// life is what a client did in one life of its process.
+// life is the record of one life of a client's process.
 type life struct {
 	traffic
 	sentTime time.Time // of the newest event.Wire

@@ -1,5 +1,4 @@
-// Package needs compares the resources that a member of a run needs with those of its machine: memory, disk, and memory of
-// the computing devices.
+// Package needs checks whether a machine has the resources for a run: memory, disk, and memory of the computing devices.
 //
 //	n := needs.Of(run, audited, description, step, keep)
 //	err := n.Refusal(machine, dir) // if the run certainly does not fit

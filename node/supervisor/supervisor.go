@@ -280,7 +280,7 @@ func (w *watch) look(ctx context.Context) (other *Run, reason string) {
 	return nil, ""
 }
 
-// others reports whether there is another run to take part in, now or later.
+// others reports whether the machine has another run, now or later.
 func (s *Supervisor) others(r *Run) bool {
 	for _, other := range s.Runs {
 		if other != r && other.aside == "" {

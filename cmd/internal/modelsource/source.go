@@ -22,7 +22,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Options are the locations that the user names, and what the run and its members may name.
+// Options are the locations of the user, and the permissions of the run and its members.
 type Options struct {
 	RunID  string
 	Member identity.ID
