@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,9 +177,7 @@ func newNode(o Options) (*Node, crypto.PrivKey, error) {
 		changed:  make(chan struct{}),
 		services: make(map[string]any),
 	}
-	if n.logger == nil {
-		n.logger = slog.New(slog.DiscardHandler)
-	}
+	n.logger = cmp.Or(n.logger, slog.New(slog.DiscardHandler))
 	n.peerID, err = PeerID(n.id)
 	return n, key, err
 }
