@@ -40,7 +40,7 @@ func TestNoSpaceForTokens(t *testing.T) {
 	const need = 2 * 2 * size // two texts, of two bytes per token
 	for input, least := range map[string]uint64{"in": need, "in/a.txt": need / 2, "in/small.txt": 1, "in/d.jsonl": 1, "table": 1} {
 		err := run(input, free(least-1))
-		want := fmt.Sprintf("the token files take %s, but %s are free in %s; remove files there, choose another output folder, use fewer files, or, if this estimate is wrong, add --ignore-space",
+		want := fmt.Sprintf("the token files take %s, but %s are free in %s; remove files there",
 			diskspace.Format(least), diskspace.Format(least-1), filepath.Join(dir, "out"+strings.ReplaceAll(input, "/", "-")))
 		if !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", input, err, want)
