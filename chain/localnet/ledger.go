@@ -107,9 +107,9 @@ func (l *Ledger) advance(now int64) {
 	l.forget()
 }
 
-// Skip advances n slots at once, each with the given duration, so that blockhashes expire and waits
+// skip advances n slots at once, each with the given duration, so that blockhashes expire and waits
 // end.
-func (l *Ledger) Skip(n int, each time.Duration) {
+func (l *Ledger) skip(n int, each time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begun := l.open().time

@@ -127,7 +127,7 @@ func (e *Endpoint) getTransactionCount(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.Count(), nil
+	return v.count(), nil
 }
 
 func (e *Endpoint) getFirstAvailableBlock(parameters) (any, error) {
@@ -144,7 +144,7 @@ func (e *Endpoint) getEpochInfo(p parameters) (any, error) {
 	}
 	const never = 432_000
 	return map[string]any{
-		"absoluteSlot": v.Slot, "blockHeight": v.height(), "epoch": 0, "slotIndex": v.Slot, "slotsInEpoch": max(never, v.Slot+1), "transactionCount": v.Count(),
+		"absoluteSlot": v.Slot, "blockHeight": v.height(), "epoch": 0, "slotIndex": v.Slot, "slotsInEpoch": max(never, v.Slot+1), "transactionCount": v.count(),
 	}, nil
 }
 

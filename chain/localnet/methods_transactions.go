@@ -59,7 +59,7 @@ func (e *Endpoint) sendTransaction(p parameters) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		simulated, err := v.simulate(raw, Simulation{Verify: true})
+		simulated, err := v.simulate(raw, simulation{Verify: true})
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (e *Endpoint) sendTransaction(p parameters) (any, error) {
 		}
 	}
 	if !e.loses(faults.Lost) {
-		e.server.change(func() { _, _ = e.server.ledger.Submit(raw) }) // a transaction that no block can contain is dropped silently
+		e.server.change(func() { _, _ = e.server.ledger.submit(raw) }) // a transaction that no block can contain is dropped silently
 	}
 	return t.Name().String(), nil
 }
@@ -89,11 +89,11 @@ func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	simulated, err := v.simulate(raw, Simulation{Verify: s.SigVerify, NewestHash: s.ReplaceHash})
+	simulated, err := v.simulate(raw, simulation{Verify: s.SigVerify, NewestHash: s.ReplaceHash})
 	if err != nil && !errors.Is(err, errSignatures) {
 		return nil, err
 	} else if err != nil {
-		simulated = &Simulated{Record: Record{Err: errSignatures}}
+		simulated = &simulationResult{Record: Record{Err: errSignatures}}
 	}
 	value, err := simulatedJSON(simulated, s)
 	if err != nil {
@@ -107,7 +107,7 @@ func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
 }
 
 // simulatedJSON returns the result of a simulation, with the requested accounts.
-func simulatedJSON(o *Simulated, s settings) (map[string]any, error) {
+func simulatedJSON(o *simulationResult, s settings) (map[string]any, error) {
 	value := map[string]any{
 		"err": nil, "logs": linesOf(o.Logs), "accounts": nil, "unitsConsumed": o.Units, "returnData": returnJSON(o.Return),
 		"innerInstructions": nil, "replacementBlockhash": nil, "fee": o.Fee,
@@ -146,7 +146,7 @@ func linesOf(logs []string) []string {
 	return logs
 }
 
-func returnJSON(r *ReturnData) any {
+func returnJSON(r *returnData) any {
 	if r == nil {
 		return nil
 	}

@@ -217,7 +217,7 @@ func (e *Endpoint) slotSubscribe(parameters) (*subscription, error) {
 			return nil
 		}
 		told = v.Slot
-		return []any{map[string]uint64{"parent": v.Parent(), "root": e.view(Finalized).Slot, "slot": v.Slot}}
+		return []any{map[string]uint64{"parent": v.parent(), "root": e.view(Finalized).Slot, "slot": v.Slot}}
 	}
 	return &subscription{method: "slotNotification", commitment: Processed, next: next}, nil
 }

@@ -6,11 +6,11 @@ import (
 	"math/bits"
 )
 
-// Filter dimensions. With MaxEntries entries, the false-positive rate is 0.8 %.
+// Filter dimensions. With maxEntries entries, the false-positive rate is 0.8 %.
 const (
 	Bits       = 2560
 	Hashes     = 7
-	MaxEntries = 256
+	maxEntries = 256
 )
 
 // Filter is a set of 32-byte items. The zero Filter is empty.

@@ -26,8 +26,8 @@ const (
 // stepKey is the metadata key for Snapshot.Step in a tensor file. The value is decimal.
 const stepKey = "step"
 
-// ErrOccupied means that a folder contains something other than a checkpoint.
-var ErrOccupied = errors.New("the folder has files that are not part of a checkpoint")
+// errOccupied means that a folder contains something other than a checkpoint.
+var errOccupied = errors.New("the folder has files that are not part of a checkpoint")
 
 // Extra is an additional file in the folder of a checkpoint, such as the state of an optimizer.
 // Write creates it at the given path.
@@ -38,7 +38,7 @@ type Extra struct {
 
 // WriteDir writes the snapshot as a Hugging Face folder. The folder appears atomically. An older
 // checkpoint in its place is complete until then. If the folder contains anything else, WriteDir
-// refuses with ErrOccupied and does not change it. WriteDir removes the remains of earlier attempts
+// refuses with errOccupied and does not change it. WriteDir removes the remains of earlier attempts
 // by killed processes.
 func WriteDir(dir string, s Snapshot, extras ...Extra) error {
 	return WriteDirThrough(dir, s, whole, extras...)
@@ -197,12 +197,12 @@ func CheckTarget(dir string) error {
 	config := false
 	for _, entry := range entries {
 		if !entry.Type().IsRegular() || !known(entry.Name()) {
-			return fmt.Errorf("%w: %s; choose another folder or move it away", ErrOccupied, filepath.Join(dir, entry.Name()))
+			return fmt.Errorf("%w: %s; choose another folder or move it away", errOccupied, filepath.Join(dir, entry.Name()))
 		}
 		config = config || entry.Name() == ConfigFile
 	}
 	if len(entries) > 0 && !config {
-		return fmt.Errorf("%w: %s has files but not %s; choose another folder", ErrOccupied, dir, ConfigFile)
+		return fmt.Errorf("%w: %s has files but not %s; choose another folder", errOccupied, dir, ConfigFile)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestReadyMadeSamples(t *testing.T) {
 	location := config.DataLocation{Preprocessed: &config.PreprocessedData{Path: dir}}
 	id := assign.BatchID{Start: 1, End: 3} // on into the second pass
 	want := Batch{ID: id, Sequences: [][]int32{rows[1].Inputs, rows[0].Inputs}, Labels: [][]int32{rows[1].Labels, rows[0].Labels}}
-	for name, p := range map[string]*Fallback{
+	for name, p := range map[string]*fallback{
 		"location": open4(t, Options{}, location),
 		"path":     open4(t, Options{Path: dir}, config.DataLocation{Preprocessed: &config.PreprocessedData{Path: "elsewhere"}}),
 	} {

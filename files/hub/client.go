@@ -188,7 +188,7 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 			policy.Reset()
 		}
 		rest := policy.NextBackOff()
-		status, answered := errors.AsType[*StatusError](err)
+		status, answered := errors.AsType[*statusError](err)
 		_, broken := errors.AsType[*networkError](err)
 		switch {
 		case !broken && (!answered || !status.transient()):
@@ -247,7 +247,7 @@ func (c *Client) callOnce(ctx context.Context, r request, limit int64) ([]byte, 
 		return nil, nil, watch.explain(err)
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return nil, nil, statusError(response)
+		return nil, nil, readStatusError(response)
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(watched{response.Body, watch}, limit+1))

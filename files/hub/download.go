@@ -22,8 +22,8 @@ import (
 	"github.com/psyche-go/psyche/base/diskspace"
 )
 
-// DefaultMaxBytes is the default maximum size of a snapshot.
-const DefaultMaxBytes = 4 << 40
+// defaultMaxBytes is the default maximum size of a snapshot.
+const defaultMaxBytes = 4 << 40
 
 // Progress is the progress of a transfer. Bytes include files that were already there.
 type Progress struct {
@@ -37,7 +37,7 @@ type Progress struct {
 type SnapshotOptions struct {
 	Revision string                 // branch, tag or commit; default DefaultRevision
 	Match    func(path string) bool // reports which files to download; nil: all
-	MaxBytes int64                  // maximum size of all files together; default DefaultMaxBytes
+	MaxBytes int64                  // maximum size of all files together; default defaultMaxBytes
 	Public   bool                   // only public files, including cached ones
 	Progress func(Progress)         // called by one goroutine at a time; may be nil
 }
@@ -55,7 +55,7 @@ func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (
 	if o.Revision == "" {
 		o.Revision = DefaultRevision
 	}
-	setDefault(&o.MaxBytes, DefaultMaxBytes)
+	setDefault(&o.MaxBytes, defaultMaxBytes)
 	s, err := c.snapshot(ctx, repo, o)
 	if err != nil { // s may not be usable
 		return Snapshot{}, fmt.Errorf("download %s at %s: %w", repo, o.Revision, err)
@@ -357,7 +357,7 @@ func (f *fetch) attempt(ctx context.Context) error {
 	case http.StatusRequestedRangeNotSatisfiable:
 		return errors.Join(&networkError{"resume " + f.entry.Path, errors.New("the server does not have the requested bytes; starting again")}, f.restart())
 	default:
-		return statusError(response)
+		return readStatusError(response)
 	}
 	if err := f.check(about); err != nil {
 		return err

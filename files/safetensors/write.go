@@ -117,7 +117,7 @@ func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, []Tenso
 			return nil, nil, err
 		}
 		if tensor.Name == metadataKey || seen[tensor.Name] || !utf8.ValidString(tensor.Name) {
-			return nil, nil, fmt.Errorf("%w: tensor name %q is reserved, not UTF-8, or occurs twice", ErrInvalid, tensor.Name)
+			return nil, nil, fmt.Errorf("%w: tensor name %q is reserved, not UTF-8, or occurs twice", errInvalid, tensor.Name)
 		}
 		seen[tensor.Name] = true
 		end := at + int64(len(tensor.Data))
@@ -131,8 +131,8 @@ func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, []Tenso
 	}
 	raw := header.buffer.Bytes()
 	length := len(raw) - lengthSize
-	if length > MaxHeaderSize {
-		return nil, nil, fmt.Errorf("%w: header has %d bytes, the limit is %d", ErrInvalid, length, MaxHeaderSize)
+	if length > maxHeaderSize {
+		return nil, nil, fmt.Errorf("%w: header has %d bytes, the limit is %d", errInvalid, length, maxHeaderSize)
 	}
 	binary.LittleEndian.PutUint64(raw, uint64(length))
 	return raw, order, nil
@@ -149,7 +149,7 @@ func (h *headerWriter) metadata(metadata map[string]string) error {
 	h.more = false
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
-			return fmt.Errorf("%w: metadata %q is not UTF-8", ErrInvalid, key)
+			return fmt.Errorf("%w: metadata %q is not UTF-8", errInvalid, key)
 		}
 		h.key(key)
 		h.value(metadata[key])

@@ -160,7 +160,7 @@ func Loaded() (Info, error) {
 	loading.Lock()
 	defer loading.Unlock()
 	if !loading.done {
-		return Info{}, ErrNotLoaded
+		return Info{}, errNotLoaded
 	}
 	return loading.info, nil
 }

@@ -40,7 +40,7 @@ var errRecord = errors.New("unusable peer record")
 func (n *Node) servePeers() {
 	n.Handle(PeersProtocol, maxPeersAsked*identity.IDSize, func(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 		if len(request)%identity.IDSize != 0 {
-			return nil, fmt.Errorf("%w: %d bytes, want a multiple of the size of an id", ErrMalformed, len(request))
+			return nil, fmt.Errorf("%w: %d bytes, want a multiple of the size of an id", errMalformed, len(request))
 		}
 		book, ok := peerstore.GetCertifiedAddrBook(n.host.Peerstore())
 		if !ok {

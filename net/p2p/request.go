@@ -48,8 +48,8 @@ var (
 	ErrTooLarge = errors.New("message too large")
 	// ErrRefused wraps the error text that the other side's handler returned.
 	ErrRefused = errors.New("peer refused the request")
-	// ErrMalformed means that the bytes of a message violate the format.
-	ErrMalformed = errors.New("malformed message")
+	// errMalformed means that the bytes of a message violate the format.
+	errMalformed = errors.New("malformed message")
 )
 
 // Handle serves a protocol with single requests and responses from members. A request larger than
@@ -129,7 +129,7 @@ func refuse(w io.Writer, reason error) error {
 // than maxResponse bytes without reading it. It ends with ctx, or after 30 s plus a second for every
 // 2 KiB of maxResponse, at most two minutes.
 //
-// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, ErrMalformed or the error of ctx;
+// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, errMalformed or the error of ctx;
 // all others come from the connection.
 func (n *Node) Request(ctx context.Context, to identity.ID, name string, request []byte, maxResponse int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout+answerTime(maxResponse))
@@ -187,7 +187,7 @@ func readResponse(r io.Reader, maxResponse int) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("%w: %q", ErrRefused, text)
 	}
-	return nil, fmt.Errorf("%w: response status %d", ErrMalformed, status[0])
+	return nil, fmt.Errorf("%w: response status %d", errMalformed, status[0])
 }
 
 func writeResponse(w io.Writer, status byte, payload []byte) error {

@@ -59,7 +59,7 @@ func Signer(key identity.Key, run [32]byte) func(nonce uint64, a coordinator.Act
 }
 
 // OpenAction verifies the signature of an action and then decodes it. The error wraps
-// ErrSize, ErrVersion, ErrSignature, ErrRun or ErrMalformed.
+// errSize, errVersion, ErrSignature, ErrRun or errMalformed.
 func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 	from, body, err := unseal(domainAction, raw, MaxActionSize)
 	if err != nil {
@@ -86,7 +86,7 @@ func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 // encoding of SignAction.
 func AppendAction(b []byte, a coordinator.Action) []byte { return appendAction(b, a) }
 
-// DecodeAction decodes the output of AppendAction. The error wraps ErrMalformed.
+// DecodeAction decodes the output of AppendAction. The error wraps errMalformed.
 func DecodeAction(b []byte) (coordinator.Action, error) {
 	r := reader{rest: b}
 	a := r.action()
@@ -311,7 +311,7 @@ func (r *reader) updateConfig() coordinator.UpdateConfig {
 		err = update.Validate()
 	}
 	if err != nil {
-		r.err = fmt.Errorf("%w: configuration: %w", ErrMalformed, err)
+		r.err = fmt.Errorf("%w: configuration: %w", errMalformed, err)
 	}
 	return update
 }

@@ -41,7 +41,7 @@ func SignAnnouncement(key identity.Key, a ResultAnnouncement) []byte {
 }
 
 // OpenAnnouncement verifies the signature of an announcement, decodes it and returns it with its
-// sender. The error wraps ErrSize, ErrVersion, ErrSignature, ErrRun or ErrMalformed. The caller
+// sender. The error wraps errSize, errVersion, ErrSignature, ErrRun or errMalformed. The caller
 // must check whether the sender was assigned the batch, and whether the host signed the head.
 func OpenAnnouncement(raw []byte, run [32]byte) (identity.ID, ResultAnnouncement, error) {
 	from, body, err := unseal(domainAnnouncement, raw, MaxAnnouncementSize)

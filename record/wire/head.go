@@ -78,7 +78,7 @@ func (h Head) AppendTo(b []byte) []byte {
 	return append(b, h.Signature[:]...)
 }
 
-// DecodeHead decodes the output of AppendTo. The error wraps ErrMalformed.
+// DecodeHead decodes the output of AppendTo. The error wraps errMalformed.
 func DecodeHead(b []byte) (Head, error) {
 	r := reader{rest: b}
 	h := Head{Index: r.uint64("index"), Step: r.uint32("step"), Hash: r.hash("hash"), Signature: r.signature("signature")}

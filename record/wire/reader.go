@@ -19,7 +19,7 @@ type reader struct {
 
 func (r *reader) fail(field string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s, with %d bytes left", ErrMalformed, field, len(r.rest))
+		r.err = fmt.Errorf("%w: %s, with %d bytes left", errMalformed, field, len(r.rest))
 	}
 }
 

@@ -50,12 +50,12 @@ type Member struct {
 
 // Statuses of a member.
 const (
-	StatusWaits   = "waits"
+	statusWaits   = "waits"
 	StatusMember  = "member"
-	StatusLate    = "late"
-	StatusSlow    = "slow"
-	StatusLeft    = "left"
-	StatusDropped = "dropped"
+	statusLate    = "late"
+	statusSlow    = "slow"
+	statusLeft    = "left"
+	statusDropped = "dropped"
 	StatusEjected = "ejected"
 )
 
@@ -136,17 +136,17 @@ func (h *History) trained(id coordinator.ClientID, r result) {
 func statusOf(c *coordinator.Client, waits bool) string {
 	switch {
 	case c.State == coordinator.Dropped:
-		return StatusDropped
+		return statusDropped
 	case c.State == coordinator.Ejected:
 		return StatusEjected
 	case c.State == coordinator.Withdrawn:
-		return StatusLeft
+		return statusLeft
 	case waits:
-		return StatusWaits
+		return statusWaits
 	case c.Lateness == coordinator.Slow:
-		return StatusSlow
+		return statusSlow
 	case c.Lateness != coordinator.OnTime:
-		return StatusLate
+		return statusLate
 	default:
 		return StatusMember
 	}
@@ -181,25 +181,25 @@ func (h *History) notice(e Entry, s *coordinator.State, c *coordinator.Client, w
 	}
 	switch now {
 	case StatusMember:
-		if was == StatusWaits || was == "" {
+		if was == statusWaits || was == "" {
 			m.Epochs++
 		}
-	case StatusDropped:
+	case statusDropped:
 		m.Dropped++
 		if why == "" {
-			m.Why = WhySilent
-			h.note(e, Event{Kind: EventDropped, Subject: m.ID, Detail: WhySilent}, s)
+			m.Why = whySilent
+			h.note(e, Event{Kind: eventDropped, Subject: m.ID, Detail: whySilent}, s)
 		}
-	case StatusLeft:
+	case statusLeft:
 		m.Left++
 		if why == "" {
-			m.Why = WhyNotAdmitted
+			m.Why = whyNotAdmitted
 		}
 	case StatusEjected:
 		m.Ejected++
-	case StatusLate:
+	case statusLate:
 		m.Late++
-	case StatusSlow:
+	case statusSlow:
 		m.Slow++
 	}
 }

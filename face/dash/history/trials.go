@@ -32,8 +32,8 @@ const (
 	OutcomeGuilty    = "guilty"
 	OutcomeInnocent  = "innocent"
 	OutcomeUndecided = "no decision"
-	OutcomeGone      = "no decision; the accused had left"
-	OutcomeNoJury    = "too few members for a jury"
+	outcomeGone      = "no decision; the accused had left"
+	outcomeNoJury    = "too few members for a jury"
 )
 
 // tried records an accusation that starts a trial.
@@ -41,7 +41,7 @@ func (h *History) tried(e Entry, s *coordinator.State, a coordinator.Accuse) {
 	h.member(e.Actor, s).Accuses++
 	m := h.member(a.Client, s)
 	m.Tried++
-	h.note(e, Event{Kind: EventTrial, Subject: m.ID, Step: a.Step, Detail: a.Fault.String()}, s)
+	h.note(e, Event{Kind: eventTrial, Subject: m.ID, Step: a.Step, Detail: a.Fault.String()}, s)
 }
 
 // follow updates the open trials from the state.
@@ -100,7 +100,7 @@ func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 		t.Ejected = name(loser)
 	}
 	h.Trials = keepNewest(append(h.Trials, *t), MaxTrials)
-	h.note(e, Event{Kind: EventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
+	h.note(e, Event{Kind: eventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
 }
 
 // outcome returns the outcome of a trial that is missing from the state after the entry. If the entry
@@ -117,9 +117,9 @@ func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	accused, isMember := s.Member(h.idOf(s, t.Accused))
 	switch {
 	case t.Jury == 0:
-		return OutcomeNoJury
+		return outcomeNoJury
 	case !isMember || accused.State != coordinator.Healthy:
-		return OutcomeGone
+		return outcomeGone
 	default:
 		return OutcomeUndecided
 	}
@@ -153,7 +153,7 @@ func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientI
 		}
 		h.gone(s, id, e, StatusEjected, why)
 		h.member(id, s).Until = x.Until
-		h.note(e, Event{Kind: EventEjected, Subject: name(id), Detail: why, Until: x.Until}, s)
+		h.note(e, Event{Kind: eventEjected, Subject: name(id), Detail: why, Until: x.Until}, s)
 		return true
 	}
 	return false

@@ -250,7 +250,7 @@ func (u *Uploader) upload(ctx context.Context, j job) error {
 			u.logger.Info("uploaded the checkpoint", "step", j.facts.Step, "to", u.place, "version", version, "seconds", int(time.Since(begun).Seconds()))
 			u.told(j.facts, version)
 			return nil
-		case errors.Is(err, ErrNewer):
+		case errors.Is(err, errNewer):
 			u.logger.Info("checkpoint not uploaded", "step", j.facts.Step, "why", err)
 			return nil
 		}

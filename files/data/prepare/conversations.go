@@ -29,14 +29,14 @@ var errTables = errors.New("conversations must be JSON; write them as JSON lines
 // objects, or objects one after the other.
 func openConversations(path string) (r conversations, err error) {
 	format := formatByName(path)
-	if format == FormatParquet || format == FormatArrow || format == FormatCSV {
+	if format == formatParquet || format == formatArrow || format == formatCSV {
 		return nil, errTables
 	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if format == FormatJSON {
+	if format == formatJSON {
 		r, err = openObjects(file)
 	} else {
 		r, err = openLines(file, "", 0)
@@ -85,11 +85,11 @@ func (s *objectStream) conversation() ([]byte, error) { return s.nextObject() }
 // dataset_info.json.
 func holdsConversations(path string) (bool, error) {
 	switch formatByName(path) {
-	case FormatJSONL:
+	case formatJSONL:
 		return true, nil
-	case FormatJSON:
+	case formatJSON:
 		format, err := formatOfJSON(path, false)
-		return format == FormatJSON || format == FormatJSONL, err
+		return format == formatJSON || format == formatJSONL, err
 	}
 	return false, nil
 }

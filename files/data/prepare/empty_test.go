@@ -20,7 +20,7 @@ import (
 func rowsOf(t *testing.T, name, field string, position int64) string {
 	t.Helper()
 	path := filepath.Join("testdata", "empty", name)
-	format, err := Options{Format: FormatAuto}.formatOf(path, name)
+	format, err := Options{Format: formatAuto}.formatOf(path, name)
 	if err != nil {
 		t.Fatal(err)
 	}

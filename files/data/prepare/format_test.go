@@ -236,12 +236,12 @@ func FuzzContainer(f *testing.F) {
 		if err := os.WriteFile(path, file, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Format: FormatAuto}
+		o := Options{Format: formatAuto}
 		format, err := o.formatOf(path, path)
 		if err != nil {
 			return
 		}
-		r, err := Options{Field: DefaultField}.open(t.Context(), source{path: path, format: format}, 0)
+		r, err := Options{Field: defaultField}.open(t.Context(), source{path: path, format: format}, 0)
 		if err != nil {
 			return
 		}

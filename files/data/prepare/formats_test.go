@@ -75,7 +75,7 @@ func agree(t *testing.T, folder string) {
 				Separator: []int32{separator}, Field: e.Field, Split: e.Split,
 			}
 			if strings.HasSuffix(e.Path, ".tsv") {
-				o.Quotes = QuotesDouble
+				o.Quotes = quotesDouble
 			}
 			if _, err := Run(t.Context(), o); err != nil {
 				t.Fatal(err)
@@ -103,7 +103,7 @@ func agree(t *testing.T, folder string) {
 func TestPlacesInFilesGoOn(t *testing.T) {
 	for _, name := range []string{"rows.jsonl.lz4", "rows.json.zst", "zstd.parquet", "snappy.parquet", "stream.arrow", "zstd.feather"} {
 		path := filepath.Join("testdata", "formats", name)
-		format, err := Options{Format: FormatAuto}.formatOf(path, name)
+		format, err := Options{Format: formatAuto}.formatOf(path, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func FuzzArrow(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Options{Field: field}.open(t.Context(), source{path: path, format: FormatArrow}, 0)
+		r, err := Options{Field: field}.open(t.Context(), source{path: path, format: formatArrow}, 0)
 		if err != nil {
 			return
 		}

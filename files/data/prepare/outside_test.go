@@ -40,17 +40,17 @@ func TestQuotes(t *testing.T) {
 		want          string
 	}{
 		{"a.tsv", "id\ttext\n1\tHe said \"hi\" to me\n2\tplain\n", "", `He said "hi" to me|plain|`},
-		{"a.tsv", "id\ttext\n1\t\"Quoted\" start\n2\tplain\n", QuotesAuto, `"Quoted" start|plain|`},
-		{"a.tsv", "id\ttext\r\n1\t5\" tall\r\n\r\n2\t\"\r\n", QuotesAuto, `5" tall|"|`},
+		{"a.tsv", "id\ttext\n1\t\"Quoted\" start\n2\tplain\n", quotesAuto, `"Quoted" start|plain|`},
+		{"a.tsv", "id\ttext\r\n1\t5\" tall\r\n\r\n2\t\"\r\n", quotesAuto, `5" tall|"|`},
 		{"a.tsv.gz", packGzip(t, "text\tid\n\"a\"\"b\t1"), "", `"a""b|`},
-		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", QuotesDouble, "two\nlines|"},
+		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", quotesDouble, "two\nlines|"},
 		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", "", "line 3 has 1 values, but the first line names 2 columns; if values are quoted, use --quotes double"},
 		{"a.tsv", "\"id\"\t\"text\"\n1\t\"a\"\n", "", "is quoted in the first line; read quotes with --quotes double"},
 		{"a.tsv", "id\tbody\n1\ta\n", "", `no column "text" in the first line`},
 		{"a.csv", "text,id\n5 inch 9\" tall,1\n", "", "if quotes are part of the text, use --quotes none"},
-		{"a.csv", "text,id\n5 inch 9\" tall,1\n", QuotesNone, `5 inch 9" tall|`},
+		{"a.csv", "text,id\n5 inch 9\" tall,1\n", quotesNone, `5 inch 9" tall|`},
 		{"a.csv", "text,id\n\"a, b\",1\n", "", "a, b|"},
-		{"a.csv", "text,id\n\"a, b\",1\n", QuotesNone, "line 2 has 3 values"},
+		{"a.csv", "text,id\n\"a, b\",1\n", quotesNone, "line 2 has 3 values"},
 		{"a.csv", "text\na\n", "single", `unknown quotes "single", want auto, double or none`},
 	} {
 		try(t, test.name, test.content, test.want, func(o *Options) { o.Quotes = test.quotes })
@@ -64,7 +64,7 @@ func TestPlainRecordsGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for position, want := range []string{"a", `b"`, "c"} {
-		r, err := Options{Field: "text"}.open(t.Context(), source{path: path, format: FormatCSV}, int64(position))
+		r, err := Options{Field: "text"}.open(t.Context(), source{path: path, format: formatCSV}, int64(position))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestFieldOfOneObject(t *testing.T) {
 	} {
 		try(t, test.name, test.content, test.want, func(o *Options) { o.Field = test.field })
 	}
-	try(t, "a.json", `{"text":["a"]}`, "a|", func(o *Options) { o.Format = FormatJSON })
+	try(t, "a.json", `{"text":["a"]}`, "a|", func(o *Options) { o.Format = formatJSON })
 }
 
 // TestFieldBesideText checks that a folder may contain tables and plain text.

@@ -160,7 +160,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 	tree(t, dir, map[string]string{"in/a": "new text", "out/train-00007.ds": "old", "out/notes.txt": "mine"})
 	o := options(filepath.Join(dir, "in"))
 	o.Output = filepath.Join(dir, "out")
-	if _, err := Run(context.Background(), o); !errors.Is(err, ErrOutputExists) || !strings.Contains(err.Error(), "train-00007.ds") {
+	if _, err := Run(context.Background(), o); !errors.Is(err, errOutputExists) || !strings.Contains(err.Error(), "train-00007.ds") {
 		t.Fatalf("got %v", err)
 	}
 	if diff := cmp.Diff([]string{"notes.txt", "train-00007.ds"}, files(t, o.Output)); diff != "" {
@@ -187,11 +187,11 @@ func TestFailureLeavesNothing(t *testing.T) {
 		want   error
 		text   string
 	}{
-		{"no text", context.Background(), func(*Options) {}, ErrNoText, "the only file is not text"},
-		{"nothing included", context.Background(), func(o *Options) { o.Include = []string{"*.go"} }, ErrNoText, "no file was read; check the include pattern"},
+		{"no text", context.Background(), func(*Options) {}, errNoText, "the only file is not text"},
+		{"nothing included", context.Background(), func(o *Options) { o.Include = []string{"*.go"} }, errNoText, "no file was read; check the include pattern"},
 		{"nothing held out", context.Background(), func(o *Options) {
 			o.Paths, o.HeldOutFraction = []string{filepath.Join(dir, "text")}, 1e-9
-		}, ErrNoText, "for the held-out part"},
+		}, errNoText, "for the held-out part"},
 		{"missing path", context.Background(), func(o *Options) { o.Paths = []string{filepath.Join(dir, "nowhere")} }, fs.ErrNotExist, "nowhere"},
 		{"missing held-out file", context.Background(), func(o *Options) { o.HeldOut = []string{filepath.Join(dir, "nowhere")} }, fs.ErrNotExist, "nowhere"},
 		{"bad pattern", context.Background(), func(o *Options) { o.Include = []string{"["} }, nil, `include pattern "["`},
@@ -327,7 +327,7 @@ func TestAShareHoldsOutSomething(t *testing.T) {
 				o.Output, o.HeldOutFraction, o.Workers = filepath.Join(t.TempDir(), "out"), 1e-9, workers
 				m, err := Run(context.Background(), o)
 				if test.held == 0 {
-					if !errors.Is(err, ErrNoText) || !strings.Contains(err.Error(), "for the held-out part") {
+					if !errors.Is(err, errNoText) || !strings.Contains(err.Error(), "for the held-out part") {
 						t.Errorf("got %v", err)
 					}
 					return

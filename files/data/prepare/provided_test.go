@@ -36,7 +36,7 @@ func TestProvidedFiles(t *testing.T) {
 		{"null-column/a.parquet", nil, "alpha|béta|gamma|"},
 		{"quotes-within.tsv", nil, `He said "hi" to me|plain|`},
 		{"quotes-at-start.tsv", nil, `"Quoted" start|plain|`},
-		{"inches.csv", func(o *Options) { o.Quotes = QuotesNone }, `5 inch 9" tall|`},
+		{"inches.csv", func(o *Options) { o.Quotes = quotesNone }, `5 inch 9" tall|`},
 		{"python-nan.jsonl", nil, "alpha|beta|g|"},
 		{"squad-layout.json", func(o *Options) { o.Field = "data.text" }, "a|b|"},
 		{"pandas-lists.json", func(o *Options) { o.Field = "text" }, "a|b|c|"},

@@ -38,15 +38,15 @@ func (o Options) open(ctx context.Context, s source, position int64) (reader, er
 	var r reader
 	field := o.Field
 	switch s.format {
-	case FormatParquet:
+	case formatParquet:
 		r, err = openParquet(ctx, file, field, position)
-	case FormatArrow:
+	case formatArrow:
 		r, err = openArrow(file, field, position)
-	case FormatJSONL:
+	case formatJSONL:
 		r, err = openLines(file, field, position)
-	case FormatJSON:
+	case formatJSON:
 		r, err = openJSON(file, field, position)
-	case FormatCSV:
+	case formatCSV:
 		r, err = openRecords(file, field, o.Quotes, position)
 	default:
 		r = &textFile{file: file, read: position}

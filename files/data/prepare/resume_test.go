@@ -216,7 +216,7 @@ func TestKilledRunGoesOn(t *testing.T) {
 			}
 			break
 		}
-		if _, err := Run(t.Context(), mixedOptions(dir)); !errors.Is(err, ErrBusy) {
+		if _, err := Run(t.Context(), mixedOptions(dir)); !errors.Is(err, errBusy) {
 			t.Errorf("a second process: %v", err)
 		}
 		if err := child.Process.Kill(); err != nil {
@@ -249,7 +249,7 @@ func TestUnfinishedRunOfOthers(t *testing.T) {
 	}
 	o.afterJournal = nil
 	o.Separator = []int32{3}
-	if _, err := Run(context.Background(), o); !errors.Is(err, ErrUnfinished) {
+	if _, err := Run(context.Background(), o); !errors.Is(err, errUnfinished) {
 		t.Errorf("got %v", err)
 	}
 	o.Force = true
@@ -335,7 +335,7 @@ func FuzzLines(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Options{Field: "text"}.open(t.Context(), source{path: path, format: FormatJSONL}, int64(position))
+		r, err := Options{Field: "text"}.open(t.Context(), source{path: path, format: formatJSONL}, int64(position))
 		if err != nil {
 			return
 		}
@@ -371,7 +371,7 @@ func FuzzParquet(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Options{Field: field}.open(t.Context(), source{path: path, format: FormatParquet}, 0)
+		r, err := Options{Field: field}.open(t.Context(), source{path: path, format: formatParquet}, 0)
 		if err != nil {
 			return
 		}

@@ -26,11 +26,11 @@ func TestNotOneObjectPerLine(t *testing.T) {
 			if got, err := madeOf(t, file, packed, func(*Options) {}); err == nil || !strings.Contains(err.Error(), hint) {
 				t.Errorf("%s of %s: %q, %v", file, name, got, err)
 			}
-			try(t, file, packed, "one|two|", func(o *Options) { o.Format = FormatJSON })
+			try(t, file, packed, "one|two|", func(o *Options) { o.Format = formatJSON })
 		}
 		try(t, "a.json", content, "one|two|", func(*Options) {})
 	}
-	try(t, "a.jsonl", "{\n  \"text\": \"one\"\n}\n", "one|", func(o *Options) { o.Format = FormatJSON })
+	try(t, "a.jsonl", "{\n  \"text\": \"one\"\n}\n", "one|", func(o *Options) { o.Format = formatJSON })
 	// A later line without an end is truncated, and no other format can read it.
 	for _, content := range []string{"{\"text\": \"one\"}\n{\"text\": ", "{\"text\": \"one\"}\n}\n", "[1,"} {
 		_, err := madeOf(t, "a.jsonl", content, func(*Options) {})
@@ -46,7 +46,7 @@ func TestStreamsGoOn(t *testing.T) {
 	tree(t, dir, map[string]string{"a.json": "{\n\"text\": \"one\"}{\"text\": \"two\"}\n{\"text\":\n\"three\"}"})
 	o := options(dir).withDefaults()
 	for position, want := range []string{"one", "two", "three", ""} {
-		r, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: FormatJSON}, int64(position))
+		r, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: formatJSON}, int64(position))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestStreamsGoOn(t *testing.T) {
 		}
 		_ = r.Close()
 	}
-	if _, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: FormatJSON}, 4); err == nil || !strings.Contains(err.Error(), "up to object 4") {
+	if _, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: formatJSON}, 4); err == nil || !strings.Contains(err.Error(), "up to object 4") {
 		t.Error(err)
 	}
 }

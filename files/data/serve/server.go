@@ -28,7 +28,7 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultRequestsPerSecond = 20
+	defaultRequestsPerSecond = 20
 	DefaultStateWait         = 2 * time.Second
 	DefaultIdleTimeout       = 10 * time.Minute
 	DefaultReadTimeout       = 30 * time.Second
@@ -106,7 +106,7 @@ func New(o Options) (*Server, error) {
 	case o.Source.Len() == 0:
 		return nil, errors.New("data server: no sequences to serve")
 	}
-	o.RequestsPerSecond = cmp.Or(o.RequestsPerSecond, DefaultRequestsPerSecond)
+	o.RequestsPerSecond = cmp.Or(o.RequestsPerSecond, defaultRequestsPerSecond)
 	o.StateWait = cmp.Or(o.StateWait, DefaultStateWait)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)

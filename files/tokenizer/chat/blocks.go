@@ -193,7 +193,7 @@ func (p *parser) partBlock() (any, error) {
 		return nil, err
 	}
 	if p.parts[name] {
-		return nil, fmt.Errorf("%w: line %d: two blocks named %s", ErrSyntax, p.now().line, name)
+		return nil, fmt.Errorf("%w: line %d: two blocks named %s", errSyntax, p.now().line, name)
 	}
 	if p.parts == nil {
 		p.parts = map[string]bool{}
@@ -219,7 +219,7 @@ func (p *parser) partBlock() (any, error) {
 	for _, one := range node.body {
 		text, isText := one.node.(textNode)
 		if node.required && (!isText || strings.TrimFunc(text.text, isSpace) != "") {
-			return nil, fmt.Errorf("%w: line %d: a required block with a body", ErrSyntax, one.line)
+			return nil, fmt.Errorf("%w: line %d: a required block with a body", errSyntax, one.line)
 		}
 	}
 	return node, p.closeBlock()

@@ -125,7 +125,7 @@ func TestEmptyNullAndAbsent(t *testing.T) {
 func TestToolsThatAreNoJSON(t *testing.T) {
 	for _, raw := range []string{"{}", "1", "[", "[1] 2", `[{"a": }]`, "[1" + strings.Repeat("0", 5000) + "]", "[1e999]", "[\"\xff\"]", strings.Repeat("[", 1000)} {
 		for _, in := range []Input{{Tools: json.RawMessage(raw)}, {Messages: []Message{{Role: "assistant", Calls: json.RawMessage(raw)}}}} {
-			if text, err := render("{{ tools }}{{ messages }}", in); raw != "[\"\xff\"]" && !errors.Is(err, ErrTemplate) && !errors.Is(err, ErrTooMuch) {
+			if text, err := render("{{ tools }}{{ messages }}", in); raw != "[\"\xff\"]" && !errors.Is(err, ErrTemplate) && !errors.Is(err, errTooMuch) {
 				t.Errorf("%.40q: %q, %v", raw, text, err)
 			}
 		}
@@ -134,13 +134,13 @@ func TestToolsThatAreNoJSON(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for source, want := range map[string]error{
-		"{% include 'x' %}": ErrUnsupported, "{{ 1 | nosuch }}": ErrSyntax, "{{ 1 is nosuch }}": ErrSyntax,
-		"{% if 1 %}{{ 1 | nosuch }}{% endif %}": ErrTemplate, "{% if 1 %}{% set x %}{{ 1 | nosuch }}{% endset %}{% endif %}": ErrSyntax,
-		"{{ 1 | nosuch if 1 }}": ErrTemplate, "{{ [1] | random }}": ErrUnsupported, "{{ 'a'.encode() }}": ErrUnsupported, "{{ lipsum() }}": ErrUnsupported,
-		"{{ ''.__class__.x }}": ErrTemplate, "{{ [1].append(2) }}": ErrTemplate, "{{ 1e308 * 10 }}": ErrUnsupported, "{{ 1.5 // 0 }}": ErrTemplate,
-		"{{ [1][0.0] + 1 }}": ErrTemplate, "{{ 1.5x }}": ErrSyntax, "{{ strftime_now('%d') }}": ErrUnsupported, "{{ a.b.c }}": ErrTemplate,
-		"{{ raise_exception('no') }}": ErrTemplate, "{{ 1": ErrSyntax, "{% if 1 %}": ErrSyntax, "{{ ]": ErrSyntax, "{% raw %}x": ErrSyntax,
-		"{% macro m(caller) %}{% endmacro %}": ErrUnsupported, "{% call 1 %}{% endcall %}": ErrSyntax, "{{ {[]: 1} }}": ErrTemplate,
+		"{% include 'x' %}": errUnsupported, "{{ 1 | nosuch }}": errSyntax, "{{ 1 is nosuch }}": errSyntax,
+		"{% if 1 %}{{ 1 | nosuch }}{% endif %}": ErrTemplate, "{% if 1 %}{% set x %}{{ 1 | nosuch }}{% endset %}{% endif %}": errSyntax,
+		"{{ 1 | nosuch if 1 }}": ErrTemplate, "{{ [1] | random }}": errUnsupported, "{{ 'a'.encode() }}": errUnsupported, "{{ lipsum() }}": errUnsupported,
+		"{{ ''.__class__.x }}": ErrTemplate, "{{ [1].append(2) }}": ErrTemplate, "{{ 1e308 * 10 }}": errUnsupported, "{{ 1.5 // 0 }}": ErrTemplate,
+		"{{ [1][0.0] + 1 }}": ErrTemplate, "{{ 1.5x }}": errSyntax, "{{ strftime_now('%d') }}": errUnsupported, "{{ a.b.c }}": ErrTemplate,
+		"{{ raise_exception('no') }}": ErrTemplate, "{{ 1": errSyntax, "{% if 1 %}": errSyntax, "{{ ]": errSyntax, "{% raw %}x": errSyntax,
+		"{% macro m(caller) %}{% endmacro %}": errUnsupported, "{% call 1 %}{% endcall %}": errSyntax, "{{ {[]: 1} }}": ErrTemplate,
 		"{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}": ErrTemplate, "{{ f(**1) }}": ErrTemplate, "{{ dict([1]) }}": ErrTemplate,
 	} {
 		if text, err := render(source, Input{}); !errors.Is(err, want) {
@@ -185,7 +185,7 @@ func TestBounded(t *testing.T) {
 		if err == nil {
 			text, _, err = template.renderWithin(Input{Now: time.Unix(0, 0)}, maxSteps/16, maxWork/16)
 		}
-		if !errors.Is(err, ErrTooMuch) {
+		if !errors.Is(err, errTooMuch) {
 			t.Errorf("%.80s: %.60q, error %v", source, text, err)
 		}
 	}
@@ -205,7 +205,7 @@ func FuzzTemplate(f *testing.F) {
 	fuzztest.Run(f, func(t *testing.T, source string) {
 		_, err := render(source, Input{Messages: []Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "é", Calls: json.RawMessage(`[{"id": "a", "n": 1.5e3}]`), Name: json.RawMessage(`"Ann"`), CallID: json.RawMessage("null")}}, Now: time.Unix(1e9, 0), Tools: json.RawMessage(`[{"a": [0.1, -2, null, true]}]`)})
 		known := false
-		for _, one := range []error{ErrUnsupported, ErrSyntax, ErrTooMuch, ErrTemplate} {
+		for _, one := range []error{errUnsupported, errSyntax, errTooMuch, ErrTemplate} {
 			known = known || errors.Is(err, one)
 		}
 		if err != nil && !known {

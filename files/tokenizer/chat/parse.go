@@ -143,11 +143,11 @@ func (p *parser) expect(k kind, text string) error {
 }
 
 func (p *parser) wrong(want string) error {
-	return fmt.Errorf("%w: line %d: unexpected %s, want %s", ErrSyntax, p.now().line, p.now(), want)
+	return fmt.Errorf("%w: line %d: unexpected %s, want %s", errSyntax, p.now().line, p.now(), want)
 }
 
 func (p *parser) unsupported(feature string) error {
-	return fmt.Errorf("%w: line %d: %s", ErrUnsupported, p.now().line, feature)
+	return fmt.Errorf("%w: line %d: %s", errUnsupported, p.now().line, feature)
 }
 
 func (p *parser) name() (string, error) {
@@ -159,7 +159,7 @@ func (p *parser) name() (string, error) {
 
 func (p *parser) deeper() error {
 	if p.depth++; p.depth > maxDepth {
-		return fmt.Errorf("%w: line %d: nested deeper than %d", ErrTooMuch, p.now().line, maxDepth)
+		return fmt.Errorf("%w: line %d: nested deeper than %d", errTooMuch, p.now().line, maxDepth)
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func (p *parser) block(name string) (any, error) {
 			if p.inBlock {
 				return nil, p.unsupported("the tag " + name + " that leaves a tag within a loop")
 			}
-			return nil, fmt.Errorf("%w: line %d: %s outside of a loop", ErrSyntax, p.now().line, name)
+			return nil, fmt.Errorf("%w: line %d: %s outside of a loop", errSyntax, p.now().line, name)
 		}
 		return jumpNode{name == "continue"}, p.closeBlock()
 	}

@@ -61,7 +61,7 @@ type Input struct {
 	Now                 time.Time         // result of strftime_now; zero means that strftime_now is an error
 }
 
-// Parse reads a template. Errors wrap ErrSyntax, ErrUnsupported or ErrTooMuch and name the line.
+// Parse reads a template. Errors wrap errSyntax, errUnsupported or errTooMuch and name the line.
 func Parse(source string) (*Template, error) {
 	tokens, err := lex(source)
 	if err != nil {
@@ -73,17 +73,17 @@ func Parse(source string) (*Template, error) {
 		return nil, err
 	}
 	if len(p.unknown) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrSyntax, p.unknown[0])
+		return nil, fmt.Errorf("%w: %s", errSyntax, p.unknown[0])
 	}
 	for _, one := range p.filtered {
 		if !one.frame.names(one.name) {
-			return nil, fmt.Errorf("%w: the variable %s only in a filter of the tag set", ErrUnsupported, one.name)
+			return nil, fmt.Errorf("%w: the variable %s only in a filter of the tag set", errUnsupported, one.name)
 		}
 	}
 	return &Template{body, p.marks, tokens}, nil
 }
 
-// Render returns the text of a conversation. Errors wrap ErrTemplate, ErrUnsupported or ErrTooMuch.
+// Render returns the text of a conversation. Errors wrap ErrTemplate, errUnsupported or errTooMuch.
 // If the template calls raise_exception, the error wraps ErrTemplate.
 func (t *Template) Render(in Input) (text string, err error) {
 	text, _, err = t.render(in)
@@ -127,7 +127,7 @@ func (t *Template) renderWithin(in Input, steps, work int) (text string, marked 
 	r.out = r.buffer()
 	r.whole, r.blocks = r.out, top
 	if left := r.all(t.body, top); left != nil {
-		return "", nil, fmt.Errorf("%w: %w outside of a loop", ErrSyntax, left)
+		return "", nil, fmt.Errorf("%w: %w outside of a loop", errSyntax, left)
 	}
 	return r.out.String(), r.marked, nil
 }
@@ -161,11 +161,11 @@ func (r *renderer) wrong(format string, args ...any) {
 }
 
 func (r *renderer) unsupported(format string, args ...any) {
-	panic(failure{fmt.Errorf("%w: %s", ErrUnsupported, fmt.Sprintf(format, args...))})
+	panic(failure{fmt.Errorf("%w: %s", errUnsupported, fmt.Sprintf(format, args...))})
 }
 
 func (r *renderer) tooMuch(format string, args ...any) {
-	panic(failure{fmt.Errorf("%w: %s", ErrTooMuch, fmt.Sprintf(format, args...))})
+	panic(failure{fmt.Errorf("%w: %s", errTooMuch, fmt.Sprintf(format, args...))})
 }
 
 func (r *renderer) step(n int) {

@@ -18,8 +18,8 @@ import (
 // driver is too old for the output of NVRTC.
 var ErrNoCUDA = errors.New("no usable CUDA device")
 
-// ErrClosed means that a Device or Buffer was closed.
-var ErrClosed = errors.New("closed")
+// errClosed means that a Device or deviceBuffer was closed.
+var errClosed = errors.New("closed")
 
 // DevicePointer is an address in a device's memory.
 type DevicePointer uint64
@@ -89,9 +89,6 @@ func open(libraries libraries, device int) (*Device, error) {
 	return &Device{name: m.name, machine: m, tables: map[int]DevicePointer{}}, nil
 }
 
-// Name returns the device's name.
-func (d *Device) Name() string { return d.name }
-
 // Close frees the resources of this package on the device, except Buffers.
 func (d *Device) Close() error {
 	d.mu.Lock()
@@ -121,7 +118,7 @@ func (d *Device) within(f func(m *machine) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.machine == nil {
-		return fmt.Errorf("CUDA device: %w", ErrClosed)
+		return fmt.Errorf("CUDA device: %w", errClosed)
 	}
 	return d.machine.within(func() error { return f(d.machine) })
 }
@@ -286,19 +283,19 @@ func bytesOf[T float32 | uint16 | int64](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
-// Buffer is a tensor with its own device memory, for callers without a library that manages
+// deviceBuffer is a tensor with its own device memory, for callers without a library that manages
 // tensors. Close frees it.
-type Buffer struct {
+type deviceBuffer struct {
 	device *Device
 	tensor Tensor
 }
 
-// NewBuffer returns a buffer with a copy of the values, of which there must be at least one.
-func (d *Device) NewBuffer(values []float32) (*Buffer, error) {
+// newBuffer returns a buffer with a copy of the values, of which there must be at least one.
+func (d *Device) newBuffer(values []float32) (*deviceBuffer, error) {
 	if len(values) == 0 {
 		return nil, fmt.Errorf("device buffer: %w: no elements", distro.ErrInput)
 	}
-	b := &Buffer{device: d}
+	b := &deviceBuffer{device: d}
 	err := d.within(func(m *machine) error {
 		at, err := store(m, values)
 		b.tensor = Tensor{Address: at, Elements: len(values)}
@@ -311,12 +308,12 @@ func (d *Device) NewBuffer(values []float32) (*Buffer, error) {
 }
 
 // Tensor returns the buffer's tensor.
-func (b *Buffer) Tensor() Tensor { return b.tensor }
+func (b *deviceBuffer) Tensor() Tensor { return b.tensor }
 
 // Values returns a copy of the buffer's values.
-func (b *Buffer) Values() ([]float32, error) {
+func (b *deviceBuffer) Values() ([]float32, error) {
 	if b.tensor.Address == 0 {
-		return nil, fmt.Errorf("device buffer: %w", ErrClosed)
+		return nil, fmt.Errorf("device buffer: %w", errClosed)
 	}
 	values := make([]float32, b.tensor.Elements)
 	err := b.device.within(func(m *machine) error { return m.read(bytesOf(values), b.tensor.Address) })
@@ -328,7 +325,7 @@ func (b *Buffer) Values() ([]float32, error) {
 }
 
 // Close frees the memory. It returns an error if the device was closed before.
-func (b *Buffer) Close() error {
+func (b *deviceBuffer) Close() error {
 	if b.tensor.Address == 0 {
 		return nil
 	}

@@ -34,8 +34,8 @@ const (
 // Maximum number of bytes of a frame after the length.
 const (
 	MaxToServer = 1 + identity.IDSize + coordinator.MaxRunIDLength + identity.SignatureSize
-	MaxReason   = 512
-	MaxToClient = 1 + 5 + MaxReason // for all frames except samples; see MaxSample
+	maxReason   = 512
+	MaxToClient = 1 + 5 + maxReason // for all frames except samples; see MaxSample
 )
 
 const sampleHeader = 4 + 8 + 1 // request, index, form
@@ -354,13 +354,13 @@ type Refusal struct {
 
 // AppendTo appends the payload of the frame. A long reason is truncated.
 func (r Refusal) AppendTo(b []byte) []byte {
-	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), MaxReason)]...)
+	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), maxReason)]...)
 }
 
 // DecodeRefusal reads the payload of a Refusal. It quotes a reason that is not printable text,
 // because programs show it to users.
 func DecodeRefusal(payload []byte) (Refusal, error) {
-	if len(payload) == 0 || len(payload) > 1+MaxReason || payload[0] == 0 {
+	if len(payload) == 0 || len(payload) > 1+maxReason || payload[0] == 0 {
 		return Refusal{}, wrongSize("refusal", payload)
 	}
 	return Refusal{Code: Code(payload[0]), Reason: frame.Printable(string(payload[1:]))}, nil
