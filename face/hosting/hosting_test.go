@@ -15,7 +15,6 @@ import (
 
 	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/files/data/manifest"
-	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/recipe"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/host/server"
@@ -229,12 +228,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no text", func(_ *testing.T, o *Options) { o.Texts = nil }, ErrOptions},
 		{"missing text", func(_ *testing.T, o *Options) { o.Texts = []string{"/nowhere"} }, ErrOptions},
-		{"empty folder", func(t *testing.T, o *Options) { o.Texts = []string{t.TempDir()} }, prepare.ErrNoText},
-		{"images", func(t *testing.T, o *Options) {
-			o.Texts = []string{t.TempDir()}
-			write(t, filepath.Join(o.Texts[0], "a.png"), "\x89PNG\x00")
-			write(t, filepath.Join(o.Texts[0], "b.png"), "\x89PNG\x00")
-		}, prepare.ErrNoText},
+		{"empty folder", func(t *testing.T, o *Options) { o.Texts = []string{t.TempDir()} }, recipe.ErrText},
 		{"three lines", func(t *testing.T, o *Options) {
 			o.Texts = []string{filepath.Join(t.TempDir(), "three.txt")}
 			write(t, o.Texts[0], "one\ntwo\nthree\n")

@@ -99,7 +99,7 @@ func (h *host) want(ctx context.Context) (files []walk.File, local []string, why
 		return nil, nil, why, nil
 	}
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%w: no file in %s; name a folder with text", prepare.ErrNoText, strings.Join(h.Texts, ", "))
+		err = fmt.Errorf("%w: no file in %s; name a folder with text", recipe.ErrText, strings.Join(h.Texts, ", "))
 	}
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("read the text: %w", err)
@@ -273,7 +273,7 @@ func (h *host) measure(ctx context.Context, facts recipe.Facts) (float64, error)
 		return 0, err
 	}
 	dir := h.path(".speed")
-	if err := os.RemoveAll(dir); err != nil { // of an interrupted measurement
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil { // an interrupted measurement may have left it
 		return 0, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // hidden, and small
