@@ -70,7 +70,17 @@ func (c *hostText) Run(ctx context.Context, to console) error {
 	err = hosting.Run(ctx, hosting.Options{
 		Texts: c.Texts, Dir: c.Dir, Name: c.Name, Friends: c.Friends, Link: link, Hours: c.Hours, Open: c.Open,
 		Model: c.Model, Tokenizer: c.Tokenizer, Authority: c.MainAuthority, PublicAddr: c.PublicAddr, Port: c.Port,
-		PrepareOnly: c.PrepareOnly, Again: c.Again, Server: self, Client: client,
+		PrepareOnly: c.PrepareOnly, Again: c.Again, Server: self, Client: client, Caller: caller(ctx, to),
+	})
+	if errors.Is(err, hosting.ErrOptions) || errors.Is(err, recipe.ErrRequest) {
+		return usageError{err}
+	}
+	return err
+}
+
+// caller returns the functions of this program that hosting uses.
+func caller(ctx context.Context, to console) hosting.Caller {
+	return hosting.Caller{
 		Local: func(ctx context.Context, paths []string) ([]string, error) {
 			return dataTokenize{Paths: paths, Split: "train"}.localPaths(ctx, to)
 		},
@@ -80,12 +90,8 @@ func (c *hostText) Run(ctx context.Context, to console) error {
 			m := meter.New(to.err, "psyche: "+label)
 			return m.At, m.Done
 		},
-		ShowQR:  func(text string) error { return printQR(to.out, text) },
 		Serving: func() { signals.Hold(ctx) },
+		ShowQR:  func(text string) error { return printQR(to.out, text) },
 		Out:     to.out,
-	})
-	if errors.Is(err, hosting.ErrOptions) || errors.Is(err, recipe.ErrRequest) {
-		return usageError{err}
 	}
-	return err
 }

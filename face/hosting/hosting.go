@@ -47,7 +47,11 @@ type Options struct {
 	Again       bool // move an earlier run's folder away and begin again
 
 	Server, Client string // paths of psyche and psyche-client
+	Caller
+}
 
+// Caller has the functions of the program that calls Run.
+type Caller struct {
 	// Local downloads the data sets of the Hub among paths, and returns local paths.
 	Local func(ctx context.Context, paths []string) ([]string, error)
 	// LoadTokenizer loads a tokenizer by its path, by the name of a Hub repository, or "bytes".

@@ -71,17 +71,17 @@ func options(t *testing.T) Options {
 	return Options{
 		Texts: []string{texts}, Dir: filepath.Join(t.TempDir(), "run"), Friends: 2, Link: 20, Hours: 1, Model: "small",
 		PublicAddr: recipe.Loopback, Port: 40000, PrepareOnly: true, Server: "none", Client: os.Args[0],
-		Local: func(_ context.Context, paths []string) ([]string, error) { return paths, nil },
-		LoadTokenizer: func(_ context.Context, name string) (*tokenizer.Tokenizer, error) {
-			if name == "bytes" {
-				return tokenizer.Bytes(), nil
-			}
-			return tokenizer.Load(name)
-		},
-		OwnAddress: func() string { return "192.0.2.7" },
-		Progress:   func(string) (func(done, all int64), func()) { return func(int64, int64) {}, func() {} },
-		Serving:    func() {}, ShowQR: func(string) error { return nil }, Out: io.Discard,
-	}
+		Caller: Caller{Local: func(_ context.Context, paths []string) ([]string, error) { return paths, nil },
+			LoadTokenizer: func(_ context.Context, name string) (*tokenizer.Tokenizer, error) {
+				if name == "bytes" {
+					return tokenizer.Bytes(), nil
+				}
+				return tokenizer.Load(name)
+			},
+			OwnAddress: func() string { return "192.0.2.7" },
+			Progress:   func(string) (func(done, all int64), func()) { return func(int64, int64) {}, func() {} },
+			Serving:    func() {}, ShowQR: func(string) error { return nil }, Out: io.Discard,
+		}}
 }
 
 func write(t *testing.T, path, text string) {
@@ -315,5 +315,11 @@ func TestTokenizerNextToTheText(t *testing.T) {
 	}
 	if read(t, o.path("model", tokenizer.JSONFile)) != string(tokenizer.Bytes().JSON()) {
 		t.Error("the model has another tokenizer")
+	}
+	before := stamps(t, o.Dir)
+	write(t, file, string(tokenizer.Bytes().JSON())+"\n")
+	must(t, o)
+	if after := stamps(t, o.Dir); before[0] == after[0] || before[2] == after[2] {
+		t.Error("after a change of the tokenizer, tokens and model must change")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 
 	"github.com/psyche-go/psyche/base/child"
@@ -91,6 +90,12 @@ func (h *host) want(ctx context.Context) (files []walk.File, local []string, why
 		Authority: h.Authority, PublicAddr: h.PublicAddr, Port: h.Port,
 	}
 	h.now.Tokenizer, why = h.chooseTokenizer()
+	if content, err := os.ReadFile(h.now.Tokenizer); err == nil {
+		h.now.Vocabulary = hashOf(content)
+	}
+	if h.begun() && h.Tokenizer == "" { // it may no longer be next to the text
+		h.now.Tokenizer, h.now.Vocabulary = h.Wanted.Tokenizer, h.Wanted.Vocabulary
+	}
 	if local, err = h.Local(ctx, h.Texts); err == nil {
 		files, err = textFiles(local)
 	}
@@ -114,7 +119,7 @@ func (h *host) want(ctx context.Context) (files []walk.File, local []string, why
 // data makes the token files.
 func (h *host) data(ctx context.Context, files []walk.File, local []string, why string) (manifest.Manifest, error) {
 	h.printf("  tokenizer  %s (%s)\n", h.now.Tokenizer, why)
-	same := reflect.DeepEqual(h.DataOf, h.now.ofData())
+	same := h.DataOf == h.now.ofData()
 	text, found, err := manifest.Read(h.path("data"))
 	if err == nil && !(found && same) {
 		text, err = h.tokenize(ctx, files, local)
@@ -156,7 +161,7 @@ func (h *host) tokenize(ctx context.Context, files []walk.File, local []string) 
 
 // model makes or finds the first model, and returns its properties.
 func (h *host) model(ctx context.Context) (facts recipe.Facts, err error) {
-	same := reflect.DeepEqual(h.ModelOf, h.now.ofModel())
+	same := h.ModelOf == h.now.ofModel()
 	if !same {
 		h.Speed = 0 // of another model
 	}

@@ -19,8 +19,8 @@ type record struct {
 	Version int    `json:"version"` // 1
 	Wanted  wanted `json:"wanted"`  // settings of the prepared files
 
-	DataOf    wanted  `json:"data_of"`  // settings from which the token files were made
-	ModelOf   wanted  `json:"model_of"` // settings from which the model was made
+	DataOf    string  `json:"data_of"`  // settings from which the token files were made
+	ModelOf   string  `json:"model_of"` // settings from which the model was made
 	Speed     float64 `json:"speed"`    // tokens per second of this machine; 0: not measured
 	Host      string  `json:"host"`     // in the invite link
 	FirstPort uint16  `json:"first_port"`
@@ -30,9 +30,10 @@ type record struct {
 // wanted has the settings that determine a run.
 type wanted struct {
 	Texts      []string `json:"texts" flag:"texts"`
-	Stat       string   `json:"stat" flag:"-"`           // hash of the names, sizes and times of the files
-	Text       string   `json:"text" flag:"the content"` // hash of the content of the files
+	Stat       string   `json:"stat" flag:"-"`                       // hash of the names, sizes and times of the files
+	Text       string   `json:"text" flag:"the content of the text"` // hash of the content of the files
 	Tokenizer  string   `json:"tokenizer" flag:"--tokenizer"`
+	Vocabulary string   `json:"tokenizer_content" flag:"the content of the tokenizer"` // hash of its file; empty: not a file
 	Model      string   `json:"model" flag:"--model"`
 	Friends    int      `json:"friends" flag:"--friends"`
 	Link       float64  `json:"link" flag:"--link"`
@@ -43,12 +44,14 @@ type wanted struct {
 	Port       uint16   `json:"port" flag:"--port"`
 }
 
-// ofData returns the settings that determine the token files, and ofModel those of the first model.
-func (w wanted) ofData() wanted {
-	return wanted{Texts: w.Texts, Text: w.Text, Tokenizer: w.Tokenizer}
+// ofData describes the settings that determine the token files, and ofModel those of the first model.
+func (w wanted) ofData() string {
+	return fmt.Sprintf("%q with the content %s, tokenizer %s", w.Texts, w.Text, w.tokenizer())
 }
 
-func (w wanted) ofModel() wanted { return wanted{Model: w.Model, Tokenizer: w.Tokenizer} }
+func (w wanted) ofModel() string { return fmt.Sprintf("%s, tokenizer %s", w.Model, w.tokenizer()) }
+
+func (w wanted) tokenizer() string { return strings.TrimSpace(w.Tokenizer + " " + w.Vocabulary) }
 
 // differences describes the settings that differ from earlier ones.
 func (w wanted) differences(earlier wanted) string {
@@ -59,8 +62,8 @@ func (w wanted) differences(earlier wanted) string {
 		a, b := before.Field(i).Interface(), now.Field(i).Interface()
 		switch {
 		case name == "-" || reflect.DeepEqual(a, b):
-		case name == "the content":
-			all = append(all, "the content of the text has changed")
+		case strings.HasPrefix(name, "the content"):
+			all = append(all, name+" has changed")
 		default:
 			all = append(all, fmt.Sprintf("%s was %v and is %v", name, a, b))
 		}
