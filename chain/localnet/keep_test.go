@@ -73,9 +73,9 @@ func sameUntil(t *testing.T, want, got *Ledger, slot uint64) {
 	}
 }
 
-// TestKept repeatedly kills a chain. All confirmed slots remain with their blocks, and the chain
+// TestChainSurvivesKills repeatedly kills a chain. All confirmed slots remain with their blocks, and the chain
 // continues from there.
-func TestKept(t *testing.T) {
+func TestChainSurvivesKills(t *testing.T) {
 	log := &memoryLog{}
 	c := &chain{TB: t, Ledger: NewLedger(Config{Start: began, Seed: 3}), payer: keyOf("payer")}
 	if err := c.Keep(log); err != nil {

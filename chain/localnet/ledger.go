@@ -1,6 +1,7 @@
 package localnet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -40,9 +41,7 @@ func (c Config) withDefaults() Config {
 	if c.Rent == (runtime.Rent{}) {
 		c.Rent = runtime.DefaultRent
 	}
-	if c.FeeSignable == 0 {
-		c.FeeSignable = 5000
-	}
+	c.FeeSignable = cmp.Or(c.FeeSignable, 5000)
 	return c
 }
 

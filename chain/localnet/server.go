@@ -1,6 +1,7 @@
 package localnet
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -26,9 +27,7 @@ type Server struct {
 
 // NewServer serves a chain. Only the Server may modify the chain.
 func NewServer(l *Ledger, o Options) *Server {
-	if o.Slot == 0 {
-		o.Slot = 400 * time.Millisecond
-	}
+	o.Slot = cmp.Or(o.Slot, 400*time.Millisecond)
 	return &Server{ledger: l, options: o}
 }
 

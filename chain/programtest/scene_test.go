@@ -187,8 +187,8 @@ func announcement(addrs ...string) []byte {
 	return layout.AppendAddrs([]byte{transaction.RunAnnounce}, addrs)
 }
 
-// TestLife plays a run from the creation of its account to the return of its rent.
-func TestLife(t *testing.T) {
+// TestRunFromCreationToRefund plays a run from the creation of its account to the return of its rent.
+func TestRunFromCreationToRefund(t *testing.T) {
 	s := newScene(t, loadProgram(t))
 	if x := s.read("run"); x.Sequence != 1 || x.State.RunState != coordinator.Paused || x.State.Host != s.account("run").Key || len(x.Stage) > 0 {
 		t.Errorf("begins as %+v", x.Summary)

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,7 @@ func NewPool(o Options) (*Pool, error) {
 	if len(o.Endpoints) == 0 || len(o.Endpoints) > maxEndpoints {
 		return nil, fmt.Errorf("endpoints of the chain: %d, want 1 to %d", len(o.Endpoints), maxEndpoints)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	p := &Pool{}
 	if o.Transport == nil {
 		p.transport = &http.Transport{

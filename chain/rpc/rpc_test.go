@@ -306,8 +306,8 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestBombs checks that small data that decompresses to large data is refused.
-func TestBombs(t *testing.T) {
+// TestBombsAreRefused checks that small data that decompresses to large data is refused.
+func TestBombsAreRefused(t *testing.T) {
 	bomb := packed(make([]byte, 100<<20))
 	if len(bomb) > 100_000 {
 		t.Fatalf("%d bytes", len(bomb))

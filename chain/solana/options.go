@@ -1,6 +1,7 @@
 package solana
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,15 +97,9 @@ func (p Pace) withDefaults() Pace {
 
 // check sets defaults and validates the options.
 func (o *Options) check() error {
-	if o.MaxPrice == 0 {
-		o.MaxPrice = defaultMaxPrice
-	}
-	if o.MaxElapsed == 0 {
-		o.MaxElapsed = DefaultMaxElapsed
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.MaxPrice = cmp.Or(o.MaxPrice, defaultMaxPrice)
+	o.MaxElapsed = cmp.Or(o.MaxElapsed, DefaultMaxElapsed)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Pace = o.Pace.withDefaults()
 	if len(o.Endpoints) == 0 || len(o.Endpoints) > MaxEndpoints {
 		return fmt.Errorf("endpoints of the chain: %d, want 1 to %d", len(o.Endpoints), MaxEndpoints)

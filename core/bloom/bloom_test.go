@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+const maxEntries = 256
+
 // hash returns the FNV-1a hash of an item, with key as the initial value.
 func hash(key uint64, item []byte) uint64 {
 	for _, b := range item {

@@ -386,3 +386,7 @@ func FuzzDecodeManifest(f *testing.F) {
 		}
 	})
 }
+
+func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) error {
+	return writeDirThrough(dir, s, shardSize, whole, extras)
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/psyche-go/psyche/base/atomicfile"
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
@@ -62,10 +63,6 @@ func WriteDirThrough(dir string, s Snapshot, through Through, extras ...Extra) e
 	return nil
 }
 
-func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) error {
-	return writeDirThrough(dir, s, shardSize, whole, extras)
-}
-
 func writeDirThrough(dir string, s Snapshot, shardSize int64, through Through, extras []Extra) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -110,7 +107,7 @@ func FillDir(dir string, fill func(temporary string) error) (err error) {
 	if err := fill(temporary); err != nil {
 		return err
 	}
-	if err := syncDir(temporary); err != nil {
+	if err := atomicfile.SyncFolder(temporary); err != nil {
 		return err
 	}
 	return putInPlace(temporary, dir)
@@ -223,7 +220,7 @@ func putInPlace(temporary, dir string) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return atomicfile.SyncFolder(filepath.Dir(dir))
 }
 
 func swap(temporary, dir string) error {
@@ -252,13 +249,4 @@ func writeFile(path string, data []byte) error {
 		return err
 	}
 	return file.Close()
-}
-
-func syncDir(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = folder.Close() }()
-	return folder.Sync()
 }

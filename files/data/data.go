@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,12 +92,8 @@ type Serving struct {
 // the run's data, with the token size and shuffle of the first location that has them. The error
 // contains the reason for each location that did not work.
 func New(ctx context.Context, locations []config.DataLocation, o Options) (Provider, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Web.Logger == nil {
-		o.Web.Logger = o.Logger
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Web.Logger = cmp.Or(o.Web.Logger, o.Logger)
 	if o.Path != "" {
 		location, err := override(locations, o.Path)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -133,9 +134,7 @@ func (c *Client) sendOnce(ctx context.Context, r request, u *url.URL) (*http.Res
 	if err != nil {
 		return nil, fmt.Errorf("%w: address %s: %w", ErrProtocol, bare(u), err)
 	}
-	for name, values := range r.header {
-		q.Header[name] = values
-	}
+	maps.Copy(q.Header, r.header)
 	if body != nil {
 		q.ContentLength = r.size
 		if r.size == 0 {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // Git names its blobs by it
 	"crypto/sha256"
@@ -52,9 +53,7 @@ type Snapshot struct {
 // Snapshot downloads the matching files of a revision into the cache, except files that are already
 // there. If the revision is a cached commit, Snapshot does not contact the Hub.
 func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (Snapshot, error) {
-	if o.Revision == "" {
-		o.Revision = DefaultRevision
-	}
+	o.Revision = cmp.Or(o.Revision, DefaultRevision)
 	setDefault(&o.MaxBytes, defaultMaxBytes)
 	s, err := c.snapshot(ctx, repo, o)
 	if err != nil { // s may not be usable

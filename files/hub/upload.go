@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // Git names its blobs by it
 	"crypto/sha256"
@@ -85,9 +86,7 @@ type Commit struct {
 // Upload commits files to a branch of a model repository. If another commit is made in the
 // meantime, it starts again from that commit.
 func (c *Client) Upload(ctx context.Context, repo string, files []File, o UploadOptions) (Commit, error) {
-	if o.Branch == "" {
-		o.Branch = DefaultRevision
-	}
+	o.Branch = cmp.Or(o.Branch, DefaultRevision)
 	commit, err := c.upload(ctx, repo, files, o)
 	if err != nil {
 		return Commit{}, fmt.Errorf("upload to %s: %w", repo, err)

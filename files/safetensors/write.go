@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/base/atomicfile"
 )
 
 // Write writes a file, atomically if the folder's file system supports renaming: even after a
@@ -58,7 +60,10 @@ func WriteThrough(path string, tensors []Tensor, metadata map[string]string, thr
 	if err := os.Rename(temporary, path); err != nil {
 		return fmt.Errorf("write safetensors: %w", err)
 	}
-	return syncDir(filepath.Dir(path))
+	if err := atomicfile.SyncFolder(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	return nil
 }
 
 // suffixLength is the number of characters of rand.Text, the suffix of unfinished names.
@@ -176,17 +181,4 @@ func (h *headerWriter) value(v any) {
 		panic("safetensors: encode header: " + err.Error())
 	}
 	h.buffer.Truncate(h.buffer.Len() - 1) // remove the encoder's line feed
-}
-
-// syncDir makes a rename in the folder durable.
-func syncDir(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync folder: %w", err)
-	}
-	defer func() { _ = folder.Close() }()
-	if err := folder.Sync(); err != nil {
-		return fmt.Errorf("sync folder %s: %w", dir, err)
-	}
-	return nil
 }

@@ -138,7 +138,7 @@ func (h *Host) act(a coordinator.Action) error {
 
 // submit handles an action as if it had arrived over a network. The caller holds mu.
 func (h *Host) submit(key identity.Key, a coordinator.Action) error {
-	h.nonce++
+	h.nonce = max(h.nonce+1, h.now()) // a later host of the same run accepts later actions
 	action, err := wire.OpenAction(wire.SignAction(key, h.run, h.nonce, a), h.run)
 	if err != nil {
 		return err

@@ -180,12 +180,8 @@ func (o *Options) setDefaults() {
 	if o.Now == nil {
 		o.Now = steadyClock(time.Now())
 	}
-	if o.Random == nil {
-		o.Random = rand.Reader
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Random = cmp.Or(o.Random, rand.Reader)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}

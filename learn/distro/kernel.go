@@ -1,6 +1,7 @@
 package distro
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -78,9 +79,7 @@ type entries struct {
 // unavailable.
 func NewKernel(o Options) (*Kernel, error) {
 	name := o.ISA
-	if name == "" {
-		name = os.Getenv(envISA)
-	}
+	name = cmp.Or(name, os.Getenv(envISA))
 	available := availableISAs()
 	if name == "" {
 		return &Kernel{threads: max(o.Threads, 1), isa: available[len(available)-1]}, nil

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ func newReplica(ctx context.Context, o Options) (*replica, error) {
 	if o.MicroBatch < 1 {
 		return nil, fmt.Errorf("micro-batch of %d sequences, want at least 1", o.MicroBatch)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	log := o.Logger
 	if err := torch.Load(torch.Options{Threads: o.Threads, Logger: log}); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 
 // Bounds of requests and responses.
 const (
-	// MaxResponse is the maximum size of a response in bytes.
-	MaxResponse = 16 << 20
+	// maxResponse is the maximum size of a response in bytes.
+	maxResponse = 16 << 20
 
 	// requestTimeout is the time limit of a request on either side. A large response may take
 	// longer: as long as it takes at slowestAnswer, a sixteenth of a link of 0.25 Mbit/s in bytes
@@ -60,7 +60,7 @@ var (
 // needs it. Responses count against Options.MaxUploadRate and take precedence over blobs. The text
 // of an error that h returns goes to the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
-	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(MaxResponse)}
+	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(maxResponse)}
 	n.handleStream(name, limits, func(from identity.ID, s Stream) (answerFunc, error) {
 		request, err := readFrame(s, maxRequest)
 		if err != nil {
@@ -68,7 +68,7 @@ func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, f
 		}
 		return func(ctx context.Context) error {
 			response, err := ask(ctx, h, from, request)
-			if err == nil && len(response) > MaxResponse {
+			if err == nil && len(response) > maxResponse {
 				err = fmt.Errorf("response of %d bytes: %w", len(response), ErrTooLarge)
 			}
 			if err != nil {

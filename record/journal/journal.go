@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/psyche-go/psyche/base/atomicfile"
 	"github.com/psyche-go/psyche/base/filelock"
 )
 
@@ -112,7 +113,7 @@ func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, 
 			return summary, err
 		}
 		summary.Size = int64(len(magic))
-		if err := syncDirectory(filepath.Dir(file.Name())); err != nil {
+		if err := atomicfile.SyncFolder(filepath.Dir(file.Name())); err != nil {
 			return summary, err
 		}
 	} else if summary.Torn > 0 {
@@ -148,16 +149,6 @@ func readFrom(file *os.File, from Position, replay func([]byte) error) (Summary,
 		return Summary{}, err
 	}
 	return readEntries(bufio.NewReaderSize(file, 64<<10), Summary{Entries: from.Entries, Size: from.Offset, Last: from.Last}, replay)
-}
-
-// syncDirectory makes the directory entry of a new file durable.
-func syncDirectory(path string) error {
-	directory, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	err = directory.Sync()
-	return errors.Join(err, directory.Close())
 }
 
 // Append adds an entry to the next Commit.

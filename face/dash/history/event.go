@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	encodinghex "encoding/hex"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -44,20 +45,20 @@ const (
 	eventUploaded     = "uploaded"
 	eventPaused       = "paused"
 	eventAuthority    = "authority" // a decision by a key with a role; Detail is the action
-	EventOther        = "other"     // an action that this version of the page does not know
-	EventFinished     = "finished"
+	eventOther        = "other"     // an action that this version of the page does not know
+	eventFinished     = "finished"
 )
 
 // Reasons for a status.
 const (
-	WhyWitnesses   = "witnesses denied its results of two rounds"
+	whyWitnesses   = "witnesses denied its results of two rounds"
 	whyLate        = "witnesses did not have its result"
 	whySlow        = "witnesses did not have its results of two rounds; rounds of this epoch no longer wait for it"
 	whySilent      = "it sent nothing in the whole epoch, or was late and then did not report its model"
 	whyItself      = "it withdrew"
 	whyHost        = "the host withdrew it after it lost its connection"
 	whyNotAdmitted = "the run no longer admits it"
-	WhyEjected     = "the main authority ejected it"
+	whyEjected     = "the main authority ejected it"
 )
 
 func hex(digest [32]byte) string { return encodinghex.EncodeToString(digest[:]) }
@@ -65,9 +66,7 @@ func hex(digest [32]byte) string { return encodinghex.EncodeToString(digest[:]) 
 // note adds an event.
 func (h *History) note(e Entry, n Event, s *coordinator.State) {
 	n.Entry, n.Time, n.Epoch = e.Number, e.Time, s.Progress.Epoch
-	if n.Step == 0 {
-		n.Step = s.Progress.Step
-	}
+	n.Step = cmp.Or(n.Step, s.Progress.Step)
 	if e.Action != nil {
 		n.Actor = name(e.Actor)
 	}
@@ -152,7 +151,7 @@ func (h *History) act(e Entry, s *coordinator.State) {
 	case coordinator.UpdateConfig, coordinator.SetDelegates, coordinator.Close:
 		h.note(e, Event{Kind: eventAuthority, Detail: e.Name}, s)
 	default:
-		h.note(e, Event{Kind: EventOther, Detail: e.Name}, s)
+		h.note(e, Event{Kind: eventOther, Detail: e.Name}, s)
 	}
 }
 
@@ -170,7 +169,7 @@ func (h *History) accused(e Entry, s *coordinator.State, id coordinator.ClientID
 	if now != was {
 		switch now {
 		case statusDropped:
-			kind, why = eventDropped, WhyWitnesses
+			kind, why = eventDropped, whyWitnesses
 		case statusSlow:
 			kind, why = eventFoundSlow, whySlow
 		case statusLate:
@@ -201,7 +200,7 @@ func (h *History) gone(s *coordinator.State, id coordinator.ClientID, e Entry, s
 		return
 	}
 	m.Status, m.Entry, m.Why, m.Until = status, e.Number, why, 0
-	if status == StatusEjected {
+	if status == statusEjected {
 		m.Ejected++
 	} else {
 		m.Left++

@@ -10,13 +10,13 @@ import (
 
 // Limits of a History.
 const (
-	MaxStretches   = 4096
+	maxStretches   = 4096
 	maxPhases      = 600
-	MaxMembers     = 1024
+	maxMembers     = 1024
 	MaxEvents      = 2000
 	maxCheckpoints = 200
 	maxUploads     = 100
-	MaxTrials      = 200 // closed trials
+	maxTrials      = 200 // closed trials
 )
 
 // phaseCount is the number of phases, from coordinator.Uninitialized to Paused.
@@ -96,7 +96,7 @@ type History struct {
 
 	Checkpoints []Checkpoint
 	Uploads     []Upload
-	Open        []Trial // at most coordinator.MaxTrials
+	Open        []Trial // at most coordinator.maxTrials
 	Trials      []Trial // closed trials, oldest first
 
 	Cursor Cursor
@@ -166,7 +166,7 @@ func (h *History) move(e Entry, s *coordinator.State) {
 	case coordinator.Paused:
 		h.note(e, Event{Kind: eventPaused}, s)
 	case coordinator.Finished:
-		h.note(e, Event{Kind: EventFinished}, s)
+		h.note(e, Event{Kind: eventFinished}, s)
 	}
 	if c.RunState == coordinator.Warmup && s.RunState == coordinator.WaitingForMembers {
 		h.note(e, Event{Kind: eventTooFew}, s)

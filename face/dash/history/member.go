@@ -51,12 +51,12 @@ type Member struct {
 // Statuses of a member.
 const (
 	statusWaits   = "waits"
-	StatusMember  = "member"
+	statusMember  = "member"
 	statusLate    = "late"
 	statusSlow    = "slow"
 	statusLeft    = "left"
 	statusDropped = "dropped"
-	StatusEjected = "ejected"
+	statusEjected = "ejected"
 )
 
 // call records the display name of a member's Join.
@@ -76,7 +76,7 @@ func (h *History) member(id coordinator.ClientID, s *coordinator.State) *Member 
 	if m, known := h.Members[key]; known {
 		return m
 	}
-	if len(h.Members) >= MaxMembers {
+	if len(h.Members) >= maxMembers {
 		h.forget(s)
 	}
 	m := &Member{ID: key, FirstSeen: h.Now, LastSeen: h.Now}
@@ -102,7 +102,7 @@ func (h *History) forget(s *coordinator.State) {
 	slices.SortFunc(gone, func(a, b *Member) int {
 		return cmp.Or(cmp.Compare(min(a.stains(), 1), min(b.stains(), 1)), cmp.Compare(a.LastSeen, b.LastSeen), cmp.Compare(a.ID, b.ID))
 	})
-	for _, m := range gone[:min(len(gone), MaxMembers/8)] {
+	for _, m := range gone[:min(len(gone), maxMembers/8)] {
 		delete(h.Members, m.ID)
 	}
 }
@@ -138,7 +138,7 @@ func statusOf(c *coordinator.Client, waits bool) string {
 	case c.State == coordinator.Dropped:
 		return statusDropped
 	case c.State == coordinator.Ejected:
-		return StatusEjected
+		return statusEjected
 	case c.State == coordinator.Withdrawn:
 		return statusLeft
 	case waits:
@@ -148,7 +148,7 @@ func statusOf(c *coordinator.Client, waits bool) string {
 	case c.Lateness != coordinator.OnTime:
 		return statusLate
 	default:
-		return StatusMember
+		return statusMember
 	}
 }
 
@@ -176,11 +176,11 @@ func (h *History) notice(e Entry, s *coordinator.State, c *coordinator.Client, w
 		return
 	}
 	m.Status, m.Entry, m.Why = now, e.Number, why
-	if now != StatusEjected {
+	if now != statusEjected {
 		m.Until = 0
 	}
 	switch now {
-	case StatusMember:
+	case statusMember:
 		if was == statusWaits || was == "" {
 			m.Epochs++
 		}
@@ -195,7 +195,7 @@ func (h *History) notice(e Entry, s *coordinator.State, c *coordinator.Client, w
 		if why == "" {
 			m.Why = whyNotAdmitted
 		}
-	case StatusEjected:
+	case statusEjected:
 		m.Ejected++
 	case statusLate:
 		m.Late++

@@ -29,9 +29,9 @@ type Trial struct {
 
 // Outcomes of a trial.
 const (
-	OutcomeGuilty    = "guilty"
-	OutcomeInnocent  = "innocent"
-	OutcomeUndecided = "no decision"
+	outcomeGuilty    = "guilty"
+	outcomeInnocent  = "innocent"
+	outcomeUndecided = "no decision"
 	outcomeGone      = "no decision; the accused had left"
 	outcomeNoJury    = "too few members for a jury"
 )
@@ -91,15 +91,15 @@ func (t *Trial) take(now *coordinator.Trial) {
 func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 	t.End, t.Outcome = e.Number, h.outcome(e, s, t)
 	loser, reason := h.idOf(s, t.Accused), coordinator.FoundGuilty
-	if t.Outcome == OutcomeInnocent {
+	if t.Outcome == outcomeInnocent {
 		loser, reason = h.idOf(s, t.Accuser), coordinator.AccusedWrongly
 	}
-	loses := t.Outcome == OutcomeGuilty || t.Outcome == OutcomeInnocent && t.Fault == coordinator.FaultResult.String()
-	loses = loses && loser != (coordinator.ClientID{}) && h.member(loser, s).Status != StatusEjected
+	loses := t.Outcome == outcomeGuilty || t.Outcome == outcomeInnocent && t.Fault == coordinator.FaultResult.String()
+	loses = loses && loser != (coordinator.ClientID{}) && h.member(loser, s).Status != statusEjected
 	if loses && h.expelled(e, s, loser, reason, t.Fault) {
 		t.Ejected = name(loser)
 	}
-	h.Trials = keepNewest(append(h.Trials, *t), MaxTrials)
+	h.Trials = keepNewest(append(h.Trials, *t), maxTrials)
 	h.note(e, Event{Kind: eventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
 }
 
@@ -107,9 +107,9 @@ func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 // is the deciding vote, outcome also adds this vote to the trial's counts.
 func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	if vote, ok := e.Action.(coordinator.Vote); ok && vote.Step == t.Step && name(vote.Client) == t.Accused {
-		votes, outcome := &t.Innocent, OutcomeInnocent
+		votes, outcome := &t.Innocent, outcomeInnocent
 		if vote.Guilty {
-			votes, outcome = &t.Guilty, OutcomeGuilty
+			votes, outcome = &t.Guilty, outcomeGuilty
 		}
 		*votes++
 		return outcome
@@ -121,7 +121,7 @@ func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	case !isMember || accused.State != coordinator.Healthy:
 		return outcomeGone
 	default:
-		return OutcomeUndecided
+		return outcomeUndecided
 	}
 }
 
@@ -144,14 +144,14 @@ func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientI
 		if x.Client != id || x.Reason != reason {
 			continue
 		}
-		why := WhyEjected
+		why := whyEjected
 		if reason != coordinator.ByAuthority {
 			why = reason.String()
 		}
 		if of != "" {
 			why += " (" + of + ")"
 		}
-		h.gone(s, id, e, StatusEjected, why)
+		h.gone(s, id, e, statusEjected, why)
 		h.member(id, s).Until = x.Until
 		h.note(e, Event{Kind: eventEjected, Subject: name(id), Detail: why, Until: x.Until}, s)
 		return true

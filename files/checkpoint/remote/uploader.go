@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -290,12 +291,8 @@ func (u *Uploader) isSuperseded() bool {
 
 // isFinal reports whether a retry is pointless.
 func isFinal(err error) bool {
-	for _, final := range []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist, errOtherCheckpoint} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	final := []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist, errOtherCheckpoint}
+	return slices.ContainsFunc(final, func(target error) bool { return errors.Is(err, target) })
 }
 
 // Watch sets a function that is called after each fiftieth of an upload, from any goroutine. It

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -127,11 +128,7 @@ func choose(all []string, split string, readable func(name string) bool) ([]stri
 	delete(of, "")
 	chosen := of[split]
 	if len(chosen) == 0 {
-		var names []string
-		for name := range of {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names := slices.Sorted(maps.Keys(of))
 		if len(names) == 0 {
 			return nil, errors.New("no file has a supported format; name files as in hf://datasets/OWNER/NAME/data/*.txt")
 		}

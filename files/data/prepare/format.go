@@ -150,14 +150,12 @@ func lookAtJSON(name string) (found jsonContent, err error) {
 	}
 	defer unpacked()
 	buffer := bufio.NewReader(filestart.Text(io.LimitReader(from, maxDocument)))
-	switch nextByte(buffer) {
+	switch firstByte(buffer) {
 	case '[':
-		found.array = nextByte(buffer) == '{'
+		_, _ = buffer.Discard(1)
+		found.array = firstByte(buffer) == '{'
 		return found, nil
 	case '{':
-		if err := buffer.UnreadByte(); err != nil {
-			return found, err
-		}
 	default:
 		return found, nil
 	}
@@ -173,17 +171,4 @@ func lookAtJSON(name string) (found jsonContent, err error) {
 	}
 	found.several = true
 	return found, nil
-}
-
-// nextByte returns the next byte that is not white space, or 0 at the end.
-func nextByte(from *bufio.Reader) byte {
-	for {
-		b, err := from.ReadByte()
-		switch {
-		case err != nil:
-			return 0
-		case !strings.ContainsRune(" \t\r\n", rune(b)):
-			return b
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -158,31 +159,19 @@ func (o Options) check() error {
 
 // withDefaults fills in omitted options.
 func (o Options) withDefaults() Options {
-	if o.ShardTokens == 0 {
-		o.ShardTokens = defaultShardTokens
-	}
+	o.ShardTokens = cmp.Or(o.ShardTokens, defaultShardTokens)
 	if o.TokenSize == 0 {
 		if o.TokenSize = 2; o.Tokenizer.VocabSize() > math.MaxUint16+1 {
 			o.TokenSize = 4
 		}
 	}
-	if o.Format == "" {
-		o.Format = formatAuto
-	}
+	o.Format = cmp.Or(o.Format, formatAuto)
 	if o.fieldGiven = o.Field != ""; !o.fieldGiven {
 		o.Field = defaultField
 	}
-	if o.Quotes == "" {
-		o.Quotes = quotesAuto
-	}
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
-	if o.jobBytes == 0 {
-		o.jobBytes = defaultJobBytes
-	}
-	if o.journalEvery == 0 {
-		o.journalEvery = defaultJournalEvery
-	}
+	o.Quotes = cmp.Or(o.Quotes, quotesAuto)
+	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	o.jobBytes = cmp.Or(o.jobBytes, defaultJobBytes)
+	o.journalEvery = cmp.Or(o.journalEvery, defaultJournalEvery)
 	return o
 }

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/psyche-go/psyche/base/filestart"
+	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
 // reader reads the texts of one file, in order.
@@ -213,4 +214,28 @@ func (l *lines) next() (sample, error) {
 		l.found = true
 		return text, nil
 	}
+}
+
+// errNotLines means that the lines of a file are not JSON objects, but parts of objects, or several
+// objects.
+var errNotLines = errors.New("the file does not contain one JSON object per line")
+
+// notLines reports whether a line is an array of objects, has several objects or, if it is the
+// first line, is the start of an object or an array. A later line without an end may be truncated.
+func notLines(line []byte, first bool) bool {
+	line = bytes.TrimSpace(pythonjson.Standard(line))
+	if len(line) == 0 || line[0] != '{' && line[0] != '[' {
+		return false
+	}
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	var value json.RawMessage
+	switch err := decoder.Decode(&value); {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return first
+	case err != nil:
+		return false
+	case value[0] == '[':
+		return len(bytes.TrimSpace(value[1:])) > 0 && bytes.TrimSpace(value[1:])[0] == '{'
+	}
+	return decoder.Decode(&value) == nil
 }

@@ -112,12 +112,8 @@ func New(o Options) (*Server, error) {
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
-	if o.Random == nil {
-		o.Random = rand.Reader
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Random = cmp.Or(o.Random, rand.Reader)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	config, err := secure.ServerConfig(o.Key)
 	if err != nil {
 		return nil, err

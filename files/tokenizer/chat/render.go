@@ -62,16 +62,18 @@ type Input struct {
 }
 
 // Parse reads a template. Errors wrap errSyntax, errUnsupported or errTooMuch and name the line.
-func Parse(source string) (*Template, error) {
+func Parse(source string) (t *Template, err error) {
 	tokens, err := lex(source)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if value := recover(); value != nil {
+			err = caught(value)
+		}
+	}()
 	p := &parser{tokens: tokens, frame: newFrame(nil)}
-	body, _, err := p.statements()
-	if err != nil {
-		return nil, err
-	}
+	body, _ := p.statements()
 	if len(p.unknown) > 0 {
 		return nil, fmt.Errorf("%w: %s", errSyntax, p.unknown[0])
 	}
@@ -103,11 +105,7 @@ func (t *Template) renderWithin(in Input, steps, work int) (text string, marked 
 	r := &renderer{now: in.Now, steps: steps, work: work}
 	defer func() {
 		if value := recover(); value != nil {
-			failed, ours := value.(failure)
-			if !ours {
-				panic(value)
-			}
-			text, marked, err = "", nil, failed.error
+			text, marked, err = "", nil, caught(value)
 			if r.line > 0 { // 0: the input is invalid
 				err = fmt.Errorf("%w (line %d)", err, r.line)
 			}
@@ -139,8 +137,17 @@ func checked(r *renderer, text string) string {
 	return text
 }
 
-// failure carries an error out of a template.
+// failure carries an error out of the parser or the renderer.
 type failure struct{ error }
+
+// caught returns the error of a recovered failure. It continues any other panic.
+func caught(value any) error {
+	failed, ours := value.(failure)
+	if !ours {
+		panic(value)
+	}
+	return failed.error
+}
 
 type renderer struct {
 	now    time.Time

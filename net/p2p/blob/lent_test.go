@@ -272,7 +272,7 @@ func TestHungDiskOfALender(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, func() { _ = s.Reset() })
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // of libp2p's clock: until all streams are reset
 	begun := time.Now()
 	got, err := Fetch(testContext(t), nodes[1], NewStore(1<<30), hash, uint64(len(result)), p2ptest.IDs(nodes[0]))
 	if err != nil || !bytes.Equal(got, result) {

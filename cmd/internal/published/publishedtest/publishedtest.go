@@ -1,5 +1,5 @@
 // Package publishedtest reads the command lines that docs/command-lines.md promises, for the tests
-// of both programs, and checks the items of docs/published.md.
+// of both programs, checks the items of docs/published.md, and splits the examples of manuals.
 package publishedtest
 
 import (

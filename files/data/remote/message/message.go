@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
@@ -253,12 +254,7 @@ func (s Sample) AppendTo(b []byte) []byte {
 }
 
 func needsFour(tokens []int32) bool {
-	for _, token := range tokens {
-		if token < 0 || token > math.MaxUint16 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tokens, func(token int32) bool { return token < 0 || token > math.MaxUint16 })
 }
 
 // DecodeSample reads the payload of a Sample. Token IDs are not negative. The caller must check all
@@ -397,15 +393,7 @@ func (e *Error) Error() string {
 // Is reports whether an error is a refusal for one of the reasons in codes.
 func Is(err error, codes ...Code) bool {
 	refused, ok := errors.AsType[*Error](err)
-	if !ok {
-		return false
-	}
-	for _, code := range codes {
-		if refused.Code == code {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(codes, refused.Code)
 }
 
 func wrongSize(name string, payload []byte) error {
