@@ -30,9 +30,9 @@ var (
 // Options describe the run to host.
 type Options struct {
 	Texts   []string // files, folders, and data sets of the Hub
-	Dir     string   // folder of the run; empty: DefaultDir of the name
+	Dir     string   // folder of the run; empty: of the name, in the user's state folder
 	Name    string   // id of the run; empty: from the first text
-	Friends int      // expected members in addition to the host's client; negative: DefaultFriends
+	Friends int      // expected members in addition to the host's client; negative: a default
 	Link    recipe.Mbits
 	Hours   float64
 	Open    bool
@@ -41,7 +41,7 @@ type Options struct {
 	Tokenizer  string // empty: of the model, next to the text, or bytes
 	Authority  string // key that governs the run, in base58; empty: the host's key
 	PublicAddr string // name or address for other machines; empty: found
-	Port       uint16 // first of Ports; 0: DefaultPort, or a free one
+	Port       uint16 // first of four; 0: 39405, or a later port
 
 	PrepareOnly bool // start nothing
 	Again       bool // move an earlier run's folder away and begin again
@@ -190,7 +190,7 @@ func hostOf(address string) (string, error) {
 		return "", nil
 	}
 	if _, _, err := net.SplitHostPort(address); err == nil {
-		return "", fmt.Errorf("%s: want no port; set the first port with --port", address)
+		return "", fmt.Errorf("%s has a port; omit the port, and set --port instead", address)
 	}
 	host, _, err := invite.ParseAddress(address)
 	return host, err

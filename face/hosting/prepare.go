@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/psyche-go/psyche/base/child"
@@ -96,10 +97,13 @@ func (h *host) want(ctx context.Context) (files []walk.File, local []string, why
 	if h.begun() && h.Tokenizer == "" { // it may no longer be next to the text
 		h.now.Tokenizer, h.now.Vocabulary = h.Wanted.Tokenizer, h.Wanted.Vocabulary
 	}
-	if local, err = h.Local(ctx, h.Texts); err == nil {
-		files, err = textFiles(local)
+	remote := slices.ContainsFunc(h.Texts, isRemote)
+	if !h.begun() || !remote {
+		if local, err = h.Local(ctx, h.Texts); err == nil {
+			files, err = textFiles(local)
+		}
 	}
-	if h.begun() && (missing(err) || strings.HasPrefix(h.Texts[0], "hf://")) { // the token files suffice
+	if h.begun() && (remote || missing(err)) { // the token files suffice
 		h.now.Stat, h.now.Text = h.Wanted.Stat, h.Wanted.Text
 		return nil, nil, why, nil
 	}
@@ -266,7 +270,7 @@ func (h *host) newModel(ctx context.Context, size recipe.Size, same bool) (recip
 
 // measuredSteps is the number of steps that measure the speed of the machine. The first step, which
 // also prepares libtorch, does not count.
-const measuredSteps = 6
+const measuredSteps = 4
 
 // measure returns how many tokens per second this machine trains.
 func (h *host) measure(ctx context.Context, facts recipe.Facts) (float64, error) {

@@ -44,11 +44,12 @@ type wanted struct {
 	Port       uint16   `json:"port" flag:"--port"`
 }
 
-// ofData describes the settings that determine the token files, and ofModel those of the first model.
+// ofData describes the settings that determine the token files.
 func (w wanted) ofData() string {
 	return fmt.Sprintf("%q with the content %s, tokenizer %s", w.Texts, w.Text, w.tokenizer())
 }
 
+// ofModel describes the settings that determine the first model.
 func (w wanted) ofModel() string { return fmt.Sprintf("%s, tokenizer %s", w.Model, w.tokenizer()) }
 
 func (w wanted) tokenizer() string { return strings.TrimSpace(w.Tokenizer + " " + w.Vocabulary) }

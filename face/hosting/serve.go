@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/psyche-go/psyche/base/child"
@@ -50,7 +51,7 @@ func choosePort(requested uint16) (uint16, error) {
 func checkPorts(first uint16) error {
 	for port := int(first); port < int(first)+allPorts; port++ {
 		if !child.IsFree(port) {
-			return fmt.Errorf("%w: another program listens at port %d; the run needs the ports %d to %d", ErrPort, port, first, first+allPorts-1)
+			return fmt.Errorf("%w: another program listens at port %d; the run needs the ports %d to %d; stop that program, or set --port before the run begins", ErrPort, port, first, first+allPorts-1)
 		}
 	}
 	return nil
@@ -151,8 +152,11 @@ func (h *host) local() bool { return net.ParseIP(h.Host).IsLoopback() }
 // serverArguments returns the command line of the server.
 func (h *host) serverArguments() []string {
 	listen := "0.0.0.0"
-	if h.local() {
+	switch {
+	case h.local():
 		listen = h.Host
+	case strings.Contains(h.Host, ":"):
+		listen = "::"
 	}
 	args := []string{
 		"server", "run", "--save-state-dir", h.path("server"), "--data-config", h.path("data.toml"),
@@ -225,12 +229,12 @@ const (
 	stableRuntime = time.Minute // a client that ran longer was not wrong from the start
 )
 
-// takePart runs the host's client until the run is finished or ctx ends. It restarts a client that ends
-// with an error, but not one that fails soon after its start.
+// takePart runs the host's client until the run is finished or ctx ends. If a
+// client ends with an error, it starts again, except soon after its start.
 func (h *host) takePart(ctx context.Context, link invite.Link) error {
 	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan struct{})
-	seen := &progress{out: h.Out, since: time.Now(), total: 0}
+	seen := &progress{out: h.Out, since: time.Now()}
 	go func() { defer close(followed); seen.follow(follow, h.path("client", "events.jsonl")) }()
 	defer func() { stop(); <-followed; seen.end() }()
 	for {

@@ -194,5 +194,5 @@ func separator(t *tokenizer.Tokenizer) ([]int32, error) {
 	return t.Encode([]byte("\n"))
 }
 
-// missing reports whether an error means that a text is gone.
+// missing reports whether an error means that a file does not exist.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -92,7 +92,7 @@ type plan struct {
 	epoch    float64 // seconds
 }
 
-// LeastTokens returns the number of tokens that one round trains. A text must have at least as many.
+// LeastTokens returns the number of tokens that one round trains: the minimum for a text.
 func (r Request) LeastTokens() uint64 {
 	p := begin(r)
 	return uint64(p.batch(p.steps) * p.seqLen)

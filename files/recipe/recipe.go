@@ -45,7 +45,7 @@ func (r Recipe) StateTOML(intro ...string) []byte {
 	}
 	section := ""
 	for _, c := range r.Choices {
-		if c.Section != section || strings.HasPrefix(c.Section, "[") { // a table of an array begins anew
+		if c.Section != section || strings.HasPrefix(c.Section, "[") { // each entry of an array has its own header
 			section = c.Section
 			fmt.Fprintf(&text, "\n[%s]\n", section)
 		}

@@ -57,7 +57,7 @@ func (r Request) Check() error {
 	case !(r.Link >= minLink) || r.Link > maxLink:
 		return fmt.Errorf("%w: a link of %v Mbit/s, want %v to %.0f", ErrRequest, float64(r.Link), minLink, float64(maxLink))
 	case r.Open && r.Friends+1 < openMembers:
-		return fmt.Errorf("%w: %d members of an open run, want at least %d, of which %d audit", ErrRequest, r.Friends+1, openMembers, auditors)
+		return fmt.Errorf("%w: an open run of %d members, want at least %d, so that %d audit in each round", ErrRequest, r.Friends+1, openMembers, auditors)
 	}
 	return nil
 }
