@@ -179,7 +179,7 @@ func (p *plan) setTimes() {
 	round := 3 * (p.computing(p.batch(p.steps), 1) + p.exchange())
 	p.limit = math.Ceil(max(leastLimit, round))
 	p.warmup = math.Ceil(max(leastWarmup, 3*model))
-	p.epoch = max(leastEpoch, 4*p.limit, 2*p.warmup)
+	p.epoch = max(leastEpoch, 2*p.limit, 2*p.warmup)
 	if short := math.Ceil(max(p.Hours*3600/4, 2*round, 4)); short < p.epoch {
 		p.epoch = short
 		p.limit = min(p.limit, short/2)

@@ -19,12 +19,12 @@ type Choice struct {
 // learningRate is the base learning rate of each kind of run.
 //
 // From random weights, 1e-3 was measured with local AdamW: it ends at 2.671, 1.5e-3 at 2.700 (307 k
-// tokens). 4e-3 is the rate of DisTrO in configs/quickstart and configs/cheats. The rate for a trained
+// tokens). 4e-3 is the rate of DisTrO in configs/cheats and configs/cheats. The rate for a trained
 // model is not measured here: it is a tenth of the rate from random weights.
 func (p plan) learningRate() (rate float64, reason string) {
 	rate, reason = 1e-3, "with 2e-3 or 1.5e-3, the loss is higher (2.700 instead of 2.671 after 307 k tokens)"
 	if p.distro {
-		rate, reason = 4e-3, "the rate of DisTrO in configs/quickstart"
+		rate, reason = 4e-3, "the rate of DisTrO in configs/cheats"
 	}
 	if p.Trained {
 		return rate / 10, "a tenth of the rate for random weights, because the model is trained already; not measured"
@@ -126,7 +126,7 @@ func (p plan) schedule() []Choice {
 			{section, "warmup_steps", warmup, "A tenth of the rounds.", false},
 			{section, "warmup_init_lr", 0.0, "The rate of the first round.", false},
 			{section, "total_steps", p.rounds, "The last round.", false},
-			{section, "final_lr", rate / 10, "A tenth of base_lr, as in configs/quickstart.", false},
+			{section, "final_lr", rate / 10, "A tenth of base_lr, as in configs/cheats.", false},
 		}
 	}
 	const section = "model.LLM.lr_schedule.WarmupStableDecay"
@@ -148,9 +148,9 @@ func (p plan) distroKeys() []Choice {
 	const section = "model.LLM.optimizer.Distro"
 	return []Choice{
 		{section, "clip_grad_norm", 1.0, "Bounds the effect of one false step (docs/trust.md).", false},
-		{section, "compression_decay", 0.9, "As in configs/quickstart and configs/cheats.", false},
+		{section, "compression_decay", 0.9, "As in configs/cheats.", false},
 		{section, "compression_topk", p.topK, p.reason, true},
-		{section, "compression_chunk", 64, "As in configs/quickstart and configs/cheats.", false},
+		{section, "compression_chunk", 64, "As in configs/cheats.", false},
 		{section, "quantize_1bit", true, "Only signs are sent.", false},
 	}
 }
