@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,14 +130,8 @@ func (o Options) withDefaults() (_ Options, err error) {
 	if len(o.Texts) == 0 {
 		return o, fmt.Errorf("%w: no text; name a folder, a file or hf://datasets/OWNER/NAME", ErrOptions)
 	}
-	o.Texts = slices.Clone(o.Texts)
-	for i, text := range o.Texts {
-		if isRemote(text) {
-			continue
-		}
-		if o.Texts[i], err = filepath.Abs(text); err != nil {
-			return o, err
-		}
+	if err := o.makeAbsolute(); err != nil {
+		return o, err
 	}
 	if o.Name == "" {
 		o.Name = nameOf(o.Texts[0])
@@ -151,10 +146,10 @@ func (o Options) withDefaults() (_ Options, err error) {
 		if err != nil {
 			return o, err
 		}
-		o.Dir = filepath.Join(parent, "hosted", o.Name)
-	}
-	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
-		return o, err
+		if !filepath.IsLocal(o.Name) || o.Name == "." {
+			return o, fmt.Errorf("%w: --name %q is not a name for a folder; set --dir too", ErrOptions, o.Name)
+		}
+		o.Dir = filepath.Join(parent, "hosted", url.PathEscape(o.Name))
 	}
 	if err := o.checkPaths(); err != nil {
 		return o, err
@@ -162,7 +157,35 @@ func (o Options) withDefaults() (_ Options, err error) {
 	if o.PublicAddr, err = hostOf(o.PublicAddr); err != nil {
 		return o, fmt.Errorf("%w: --public-addr: %w", ErrOptions, err)
 	}
-	return o, recipe.Request{Friends: o.Friends, Link: o.Link, Hours: o.Hours, Open: o.Open}.Check()
+	return o, recipe.Request{Name: o.Name, Friends: o.Friends, Link: o.Link, Hours: o.Hours, Open: o.Open}.Check()
+}
+
+// makeAbsolute makes paths independent of the working folder, so that the same command works in each.
+func (o *Options) makeAbsolute() error {
+	o.Texts = slices.Clone(o.Texts)
+	var paths []*string
+	for i := range o.Texts {
+		if !isRemote(o.Texts[i]) {
+			paths = append(paths, &o.Texts[i])
+		}
+	}
+	if o.Dir != "" {
+		paths = append(paths, &o.Dir)
+	}
+	if _, err := os.Stat(o.Model); err == nil && !o.creates() {
+		paths = append(paths, &o.Model)
+	}
+	if _, err := os.Stat(o.Tokenizer); err == nil && o.Tokenizer != "bytes" {
+		paths = append(paths, &o.Tokenizer)
+	}
+	for _, path := range paths {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = absolute
+	}
+	return nil
 }
 
 // checkPaths checks the names of texts and the model before the run's folder is created.

@@ -235,6 +235,7 @@ func TestRefusals(t *testing.T) {
 		}, recipe.ErrText},
 		{"folder within the text", func(_ *testing.T, o *Options) { o.Dir = filepath.Join(o.Texts[0], "run") }, ErrOptions},
 		{"unknown model", func(_ *testing.T, o *Options) { o.Model = "huge" }, ErrOptions},
+		{"a name that is no folder", func(_ *testing.T, o *Options) { o.Name, o.Dir = "..", "" }, ErrOptions},
 		{"an address with a port", func(_ *testing.T, o *Options) { o.PublicAddr = "host.example:39405" }, ErrOptions},
 		{"few strangers", func(_ *testing.T, o *Options) { o.Open = true }, recipe.ErrRequest},
 		{"another host", func(t *testing.T, o *Options) {

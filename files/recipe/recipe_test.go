@@ -133,6 +133,7 @@ func TestRefusals(t *testing.T) {
 		change func(*Request)
 		want   error
 	}{
+		{"a long name", func(r *Request) { r.Name = strings.Repeat("long", 20) }, ErrRequest},
 		{"negative friends", func(r *Request) { r.Friends = -1 }, ErrRequest},
 		{"no hours", func(r *Request) { r.Hours = 0 }, ErrRequest},
 		{"a slow link", func(r *Request) { r.Link = 0.1 }, ErrRequest},

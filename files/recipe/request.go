@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -50,6 +51,8 @@ var (
 // Check checks the part of the request that needs no measurements.
 func (r Request) Check() error {
 	switch {
+	case r.Name == "" || len(r.Name) > coordinator.MaxRunIDLength || strings.ContainsFunc(r.Name, unicode.IsControl):
+		return fmt.Errorf("%w: the name %q has %d bytes, want 1 to %d without control characters", ErrRequest, r.Name, len(r.Name), coordinator.MaxRunIDLength)
 	case r.Friends < 0 || r.Friends > MaxFriends:
 		return fmt.Errorf("%w: %d friends, want 0 to %d", ErrRequest, r.Friends, MaxFriends)
 	case !(r.Hours > 0) || r.Hours > maxHours:
