@@ -188,7 +188,7 @@ func (o *Options) makeAbsolute() error {
 	return nil
 }
 
-// checkPaths checks the names of texts and the model before the run's folder is created.
+// checkPaths checks the names of files before the run's folder is created.
 func (o Options) checkPaths() error {
 	for _, text := range o.Texts {
 		if isRemote(text) {
@@ -200,6 +200,9 @@ func (o Options) checkPaths() error {
 		if inside, err := filepath.Rel(text, o.Dir); err == nil && filepath.IsLocal(inside) {
 			return fmt.Errorf("%w: the run's folder %s is within the text %s; choose another folder with --dir", ErrOptions, o.Dir, text)
 		}
+	}
+	if _, err := os.Stat(o.Client); err != nil {
+		return fmt.Errorf("%w: the client, which trains: %w; install psyche-client, or set --client", ErrOptions, err)
 	}
 	if _, err := os.Stat(o.Model); err != nil && !o.creates() && o.hub() == "" {
 		return fmt.Errorf("%w: --model %s: want %s, a model folder, or OWNER/NAME", ErrOptions, o.Model, recipe.Names())

@@ -245,7 +245,7 @@ func TestRefusals(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = lock.Close() })
 		}, ErrBusy},
-		{"a client that fails", func(_ *testing.T, o *Options) { o.Client = "/nowhere" }, os.ErrNotExist},
+		{"no client", func(_ *testing.T, o *Options) { o.Client = "/nowhere" }, ErrOptions},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := options(t)
