@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/diskspace"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/data/walk"
 	"github.com/psyche-go/psyche/files/tokenizer"
@@ -88,6 +88,9 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		},
 	})
 	m.Done()
+	if errors.Is(err, diskspace.ErrTooLittle) {
+		err = fmt.Errorf("%w, choose another output folder, use fewer files, or, if this estimate is wrong, add --ignore-space", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,102 @@
+package modelsource
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/meter"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
+	"github.com/psyche-go/psyche/host/tcp"
+)
+
+// Hosted downloads the initial model of a run from the run's server, once. The member need not trust
+// the server more for this: the server chooses the model in any case. If it gives members different
+// models, they notice that their replicas differ.
+type Hosted struct {
+	Addr   string // of the server; empty: the run is on a chain
+	RunID  string
+	Run    func() [32]byte    // hash of the run
+	Key    func() identity.ID // of the connected server
+	Logger *slog.Logger
+
+	mu  sync.Mutex
+	dir string // folder of the model; empty: not downloaded yet
+}
+
+// Model returns the folder of the model, which remains in the user's cache for later starts.
+func (h *Hosted) Model(ctx context.Context) (string, error) {
+	if h == nil {
+		return "", tcp.ErrNoModel
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dir != "" {
+		return h.dir, nil
+	}
+	if h.Addr == "" {
+		return "", fmt.Errorf("%w: the run is on a chain", tcp.ErrNoModel)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a folder for the model: %w", err)
+	}
+	dir := filepath.Join(cache, "psyche", "models", fmt.Sprintf("%x", h.Run()))
+	if _, err := checkpoint.CheckDir(dir); err != nil {
+		if err := h.fetch(ctx, dir); err != nil {
+			return "", err
+		}
+	}
+	h.Logger.Info("the run's initial model is on this machine", "from", "the run's server", "dir", dir)
+	h.dir = dir
+	return dir, nil
+}
+
+// fetch downloads the model into a folder.
+func (h *Hosted) fetch(ctx context.Context, dir string) error {
+	key, err := identity.Generate(rand.Reader) // the server gives the model to any key
+	if err != nil {
+		return err
+	}
+	err = os.MkdirAll(filepath.Dir(dir), 0o777)
+	if err == nil {
+		err = checkpoint.RemoveUnfinishedOf(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("create the model folder: %w", err)
+	}
+	progress := meter.Logged(h.Logger, "downloading the model from the run's server")
+	content, write := io.Pipe()
+	got := make(chan error, 1)
+	go func() {
+		err := tcp.ReadModel(ctx, tcp.Options{Addr: h.Addr, RunID: h.RunID, Run: h.Run(), Key: key, ServerKey: h.Key()},
+			modelarchive.MaxSize, write, func(done, all uint64) {
+				progress(int64(done), int64(all))
+			})
+		_ = write.CloseWithError(err) // a nil error ends the content with io.EOF
+		got <- err
+	}()
+	err = modelarchive.Unpack(content, dir)
+	_ = content.CloseWithError(io.ErrClosedPipe) // ends the transfer after a rejection
+	if failed := <-got; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
+		return failed
+	}
+	return err
+}
+
+// initial reads the model.
+func (h *Hosted) initial(ctx context.Context) (checkpoint.Snapshot, error) {
+	dir, err := h.Model(ctx)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	return readLogged(h.Logger, dir)
+}

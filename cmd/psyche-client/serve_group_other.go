@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "syscall"
-
-// ownGroup returns nil: this system has no process groups.
-func ownGroup() *syscall.SysProcAttr { return nil }

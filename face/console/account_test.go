@@ -1,0 +1,60 @@
+package console
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestAccount checks the summary of its contribution that a process prints when it ends.
+func TestAccount(t *testing.T) {
+	id := identity.ID{5}
+	told := func(onTCP bool, bodies ...event.Body) string {
+		a := NewAccount("tiny", id, onTCP)
+		for i, body := range bodies {
+			a.See(event.Event{Time: time.Unix(int64(i), 0), Body: body})
+		}
+		var out strings.Builder
+		a.Print(&out)
+		return out.String()
+	}
+	round := func(step uint32, own bool, lost ...event.LostBatch) []event.Body {
+		return []event.Body{
+			event.State{RunState: "RoundTrain", Step: step, BatchSize: 8},
+			event.Trained{Step: step, Batch: event.Batch{8, 10}, Tokens: 200},
+			event.Applied{Step: step, OwnCounted: own, Lost: lost},
+		}
+	}
+	all := []event.Body{event.Ready{}}
+	all = append(all, round(1, true)...)
+	all = append(all, round(2, false, event.LostBatch{Batch: event.Batch{8, 10}})...)
+	all = append(all, event.Wire{P2PSent: 3 << 20, P2PReceived: 2048}, event.Audit{}, event.Voted{})
+	unsaved := told(false, all...)
+	for _, want := range []string{
+		"Run tiny, left before the end, as " + id.String() + ", 9s", "2 trained, 1 counted", "200 counted, 14.3 % of the 1400 of all members",
+		"3.0 MiB sent, 2.0 KiB received", "1, and 1 votes", "1 rounds are not yet in a model that this process has seen",
+	} {
+		if !strings.Contains(unsaved, want) {
+			t.Errorf("no %q in\n%s", want, unsaved)
+		}
+	}
+	if strings.Contains(unsaved, "receipt") {
+		t.Errorf("a run on a chain has no receipts:\n%s", unsaved)
+	}
+	saved := told(true, append(all, event.Checkpoint{Step: 2, Digest: strings.Repeat("ab", 32), Dir: "here"}, event.Finished{})...)
+	for _, want := range []string{"Run tiny, finished", "1 rounds in the model of step 2, digest abababababababab, in here", "psyche run receipt LOG --member " + id.String()} {
+		if !strings.Contains(saved, want) {
+			t.Errorf("no %q in\n%s", want, saved)
+		}
+	}
+	lost := told(true, append(append(all, event.Ready{}), event.Checkpoint{Step: 9, Digest: "ab"})...)
+	if !strings.Contains(lost, "0 rounds in the model of step 9") {
+		t.Errorf("rounds that were in no model at the start of the next epoch are counted:\n%s", lost)
+	}
+	if nothing := told(true, event.Ready{}, event.Finished{}); nothing != "" {
+		t.Errorf("a client that did not train got a summary:\n%s", nothing)
+	}
+}

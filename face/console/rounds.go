@@ -1,0 +1,184 @@
+package console
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/base/meter"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+const (
+	timedRounds = 60 // newest rounds used to estimate the remaining time
+	leastTimed  = 3  // minimum number of rounds for an estimate
+)
+
+// Rounds logs one line per round for people. Its speed is a metric of the board, which has to
+// process events first.
+type Rounds struct {
+	logger  *slog.Logger
+	metrics func() map[string]float64
+	fields  bool // for programs: one attribute per metric
+
+	total   uint32 // steps of the run; 0: not known yet
+	epoch   uint32
+	first   uint32             // first step of the epoch
+	rounds  uint32             // rounds of the epoch; 0: unknown
+	losses  map[uint32]float64 // of own results that are not applied yet
+	claimed event.Claimed      // of the newest completed round
+	step    uint32             // of the newest started round
+	began   time.Time
+	took    []time.Duration // durations of the newest rounds, including the gaps after them
+}
+
+// NewRounds returns a logger of rounds. metrics returns the values of the board. fields selects one attribute per metric,
+// for programs.
+func NewRounds(logger *slog.Logger, metrics func() map[string]float64, fields bool) *Rounds {
+	return &Rounds{logger: logger, metrics: metrics, fields: fields, losses: make(map[uint32]float64)}
+}
+
+// See processes an event. It is an argument for event.Log's Watch.
+func (r *Rounds) See(e event.Event) {
+	switch body := e.Body.(type) {
+	case event.State:
+		r.total, r.epoch, r.first, r.rounds = body.TotalSteps, body.Epoch, body.EpochStart, body.EpochRounds
+		if body.Claimed != nil {
+			r.claimed = *body.Claimed
+		}
+		if body.RunState == "RoundTrain" && body.Step != r.step {
+			r.time(body.Step, e.Time)
+		}
+	case event.Trained:
+		r.losses[body.Step] = float64(body.Loss)
+	case event.Applied:
+		if r.fields {
+			r.logger.Info("round", r.attributes(body)...)
+		} else {
+			r.logger.Info(r.line(body))
+		}
+		for step := range r.losses {
+			if step <= body.Step || step > body.Step+keptSteps {
+				delete(r.losses, step)
+			}
+		}
+	}
+}
+
+// time records the start of a round.
+func (r *Rounds) time(step uint32, at time.Time) {
+	if !r.began.IsZero() && step > r.step {
+		r.took = append(r.took, at.Sub(r.began)/time.Duration(step-r.step))
+		r.took = r.took[max(0, len(r.took)-timedRounds):]
+	}
+	r.step, r.began = step, at
+}
+
+// attributes returns the log attributes of a round.
+func (r *Rounds) attributes(e event.Applied) []any {
+	said := []any{"step", e.Step, "of", r.total, "epoch", r.epoch, "counted", e.Counted, "lost", len(e.Lost)}
+	if round := r.round(e.Step); round > 0 {
+		said = append(said, "epoch_round", round, "epoch_rounds", r.rounds)
+	}
+	if loss, own := r.losses[e.Step]; own {
+		said = append(said, "loss", loss)
+	}
+	if r.claimed.Loss.Count > 0 {
+		said = append(said, "claimed_loss", r.claimed.Loss.Median, "claimed_step", r.claimed.Step)
+	}
+	if speed := r.metrics()["train/tokens_per_sec"]; speed > 0 {
+		said = append(said, "tokens_per_second", speed)
+	}
+	return said
+}
+
+// round returns the number of a step's round in the epoch; 0 for a different epoch, or if the
+// number of rounds is unknown.
+func (r *Rounds) round(step uint32) uint32 {
+	if r.rounds == 0 || step < r.first || step-r.first >= r.rounds {
+		return 0
+	}
+	return step - r.first + 1
+}
+
+// line returns the log line of a round.
+func (r *Rounds) line(e event.Applied) string {
+	parts := []string{fmt.Sprintf("step %d", e.Step)}
+	if r.total > 0 {
+		parts[0] = fmt.Sprintf("step %d of %d (%d %%), epoch %d", e.Step, r.total, 100*uint64(e.Step)/uint64(r.total), r.epoch)
+	}
+	if round := r.round(e.Step); round > 0 {
+		parts[0] += fmt.Sprintf(" (%d %%)", 100*uint64(round)/uint64(r.rounds))
+	}
+	if loss, own := r.losses[e.Step]; own {
+		parts = append(parts, fmt.Sprintf("loss %.4f", loss))
+	} else if r.claimed.Loss.Count > 0 {
+		parts = append(parts, fmt.Sprintf("loss %.4f, as other members report for step %d", r.claimed.Loss.Median, r.claimed.Step))
+	}
+	if speed := r.metrics()["train/tokens_per_sec"]; speed > 0 {
+		parts = append(parts, shortNumber(speed)+" tok/s")
+	}
+	if lost := len(e.Lost); lost > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d results lost", lost, lost+e.Counted))
+	}
+	if r.total > e.Step {
+		if likely, least, most := r.left(r.total - e.Step); likely > 0 {
+			parts = append(parts, fmt.Sprintf("%s left (%s to %s)", meter.Span(likely), meter.Span(least), meter.Span(most)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// left estimates the time for a number of steps from the newest rounds and the gaps between them,
+// with the times for the faster and the slower quarter of rounds as the range. The dashboard uses
+// the same estimate. 0 means unknown.
+func (r *Rounds) left(steps uint32) (likely, least, most time.Duration) {
+	if len(r.took) < leastTimed {
+		return 0, 0, 0
+	}
+	sorted, sum := slices.Sorted(slices.Values(r.took)), time.Duration(0)
+	for _, one := range sorted {
+		sum += one
+	}
+	quantile := func(quarters int) time.Duration { return sorted[min(len(sorted)-1, len(sorted)*quarters/4)] }
+	mean := sum / time.Duration(len(sorted))
+	between := max(0, mean-quantile(2)) // the mean includes the pauses between epochs, and the quartiles of single rounds do not
+	times := func(each time.Duration) time.Duration {
+		return time.Duration(min(float64(each)*float64(steps), math.MaxInt64/2))
+	}
+	likely = times(mean)
+	return likely, min(likely, times(quantile(1)+between)), max(likely, times(quantile(3)+between))
+}
+
+// shortNumber formats a number with three digits, as the dashboard does: 1.2 k, 340.
+func shortNumber(value float64) string {
+	for _, unit := range []struct {
+		name string
+		size float64
+	}{{" G", 1e9}, {" M", 1e6}, {" k", 1e3}} {
+		if value >= unit.size*0.9995 {
+			return threeDigits(value/unit.size) + unit.name
+		}
+	}
+	return threeDigits(value)
+}
+
+// threeDigits formats a number without an exponent.
+func threeDigits(value float64) string {
+	digits := 0
+	switch {
+	case value < 10:
+		digits = 2
+	case value < 100:
+		digits = 1
+	}
+	text := strconv.FormatFloat(value, 'f', digits, 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}
