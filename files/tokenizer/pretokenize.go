@@ -193,31 +193,14 @@ func (s *metaspaceStage) split(e *encoder, at int, p piece) error {
 	return nil
 }
 
-// digits finds numeric characters.
-type digits struct{}
+// charactersOf finds characters of a class.
+type charactersOf class
 
-func (digits) each(text []byte, yield func(start, end int) error) error {
+func (wanted charactersOf) each(text []byte, yield func(start, end int) error) error {
 	table := classes()
 	for at := 0; at < len(text); {
 		c, size := table.at(text, at)
-		if c&numeric != 0 {
-			if err := yield(at, at+size); err != nil {
-				return err
-			}
-		}
-		at += size
-	}
-	return nil
-}
-
-// whiteSpace finds white space.
-type whiteSpace struct{}
-
-func (whiteSpace) each(text []byte, yield func(start, end int) error) error {
-	table := classes()
-	for at := 0; at < len(text); {
-		c, size := table.at(text, at)
-		if c&space != 0 {
+		if c&class(wanted) != 0 {
 			if err := yield(at, at+size); err != nil {
 				return err
 			}
@@ -309,15 +292,15 @@ func (p *preTokenizer) add(kind string, o *object) error {
 		if o.flag("individual_digits") {
 			mode = isolated
 		}
-		p.stages = append(p.stages, &splitStage{find: digits{}, mode: mode})
+		p.stages = append(p.stages, &splitStage{find: charactersOf(numeric), mode: mode})
 	case "Punctuation":
 		p.stages = append(p.stages, &splitStage{find: punctuationMarks{}, mode: o.behaviour("behavior")})
 	case "Whitespace":
-		p.stages = append(p.stages, &splitStage{find: words{}, mode: isolated}, &splitStage{find: whiteSpace{}, mode: removed})
+		p.stages = append(p.stages, &splitStage{find: words{}, mode: isolated}, &splitStage{find: charactersOf(space), mode: removed})
 	case "WhitespaceSplit":
-		p.stages = append(p.stages, &splitStage{find: whiteSpace{}, mode: removed})
+		p.stages = append(p.stages, &splitStage{find: charactersOf(space), mode: removed})
 	case "BertPreTokenizer":
-		p.stages = append(p.stages, &splitStage{find: whiteSpace{}, mode: removed}, &splitStage{find: punctuationMarks{}, mode: isolated})
+		p.stages = append(p.stages, &splitStage{find: charactersOf(space), mode: removed}, &splitStage{find: punctuationMarks{}, mode: isolated})
 	case "Metaspace":
 		mark, scheme, pieces := o.metaspace()
 		p.stages = append(p.stages, &metaspaceStage{string(mark), scheme, pieces})
