@@ -15,7 +15,6 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/face/console"
-	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/net/p2p"
@@ -146,7 +145,6 @@ func (c *trainCommand) train(ctx context.Context, key identity.Key, seen *observ
 	}
 	defer func() { err = errors.Join(err, closeNetwork()) }()
 	shown.use(network)
-
 	source, err := c.modelSource(key.ID(), events, logger)
 	if err != nil {
 		return err
@@ -163,25 +161,17 @@ func (c *trainCommand) train(ctx context.Context, key identity.Key, seen *observ
 	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, hosted: source.Hosted, library: library}
 	factory := training.factory(measuring)
 	defer func() { err = errors.Join(err, factory.Close()) }()
-	o := c.memberOptions()
-	o.Key, o.Backend, o.Network, o.Data = key, host.Backend, network, factory.Data()
+	o := c.memberOptions(network, source)
+	o.Key, o.Backend, o.Data = key, host.Backend, factory.Data()
 	o.NewTrainer, o.CheckRun = leavingLittle(factory.Build), training.checkRun
-	o.Initial, o.Archive = source.Initial, source.Archive
-	o.Misbehaved, o.MakeRoom = network.Misbehaved, network.FreeDisk
-	o.DiskHangs = func() { endWithoutTheDisk(ctx, shown.close) }
-	o.Computes = release
-	o.Events, o.Logger = events, logger
-	if uploads != nil {
-		o.Saved = func(dir string, f checkpoint.Facts) { uploads.runner.Offer(dir, f) }
-	}
+	o.DiskHangs, o.Computes = func() { endWithoutTheDisk(ctx, shown.close) }, release
+	o.Saved, o.Events, o.Logger = uploads.saved(), events, logger
 	node, err := client.New(o)
 	if err != nil {
 		return err
 	}
-	if uploads != nil {
-		uploads.start(c.RunID, c.CheckpointDir, logger, node.Uploaded)
-		uploads.tell(events, logger)
-	}
+	uploads.start(c.RunID, c.CheckpointDir, logger, node.Uploaded)
+	uploads.tell(events, logger)
 	if err := node.Run(ctx); err != nil {
 		return keepEvidence(err, c.CheckpointDir)
 	}
@@ -198,9 +188,14 @@ func (c *trainCommand) openDevices(logger *slog.Logger) ([]torch.Device, error) 
 	return c.trainingDevices(c.deviceFlags)
 }
 
-// memberOptions returns the options of a member that flags set.
-func (c *trainCommand) memberOptions() client.Options {
+// memberOptions returns the options of a member that follow from flags, its network, and its source of models.
+func (c *trainCommand) memberOptions(network *p2pnet.Network, source *modelsource.Source) client.Options {
 	return client.Options{
+		Network:           network,
+		Misbehaved:        network.Misbehaved,
+		MakeRoom:          network.FreeDisk,
+		Initial:           source.Initial,
+		Archive:           source.Archive,
 		RunID:             c.RunID,
 		Name:              c.MemberName,
 		FollowUpdates:     c.FollowUpdates,

@@ -58,7 +58,7 @@ func (f uploadFlags) checkUploads(runID, checkpointDir string) error {
 // includes the run's name.
 const maxBucketPlace = coordinator.MaxRepoLength - len("/-step4294967295")
 
-// uploads publishes checkpoints at --hub-repo or --gcs-bucket.
+// uploads publishes checkpoints at --hub-repo or --gcs-bucket. The methods of a nil uploads do nothing.
 type uploads struct {
 	place  remote.Place
 	at     func(version string) coordinator.Place // location for the report to the run
@@ -118,9 +118,21 @@ func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *s
 // publicTimeout limits the check whether an upload is public.
 const publicTimeout = 30 * time.Second
 
+// saved returns the function that offers a saved checkpoint for upload; nil without uploads. Call that
+// function after start only.
+func (u *uploads) saved() func(dir string, f checkpoint.Facts) {
+	if u == nil {
+		return nil
+	}
+	return func(dir string, f checkpoint.Facts) { u.runner.Offer(dir, f) }
+}
+
 // start starts to upload new checkpoints of a run and remaining old ones. It calls tell to report
 // them to the run.
 func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkpoint.Facts, coordinator.Place)) {
+	if u == nil {
+		return
+	}
 	u.runner = remote.NewUploader(u.place, runID, dir, logger, func(f checkpoint.Facts, version string) {
 		if u.secret != nil {
 			if why := u.secret(version); why != nil {
@@ -134,6 +146,9 @@ func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkp
 
 // tell writes the progress of uploads.
 func (u *uploads) tell(events *event.Log, logger *slog.Logger) {
+	if u == nil {
+		return
+	}
 	u.runner.Watch(func(step uint32, done, all int64) {
 		modelsource.Record(events, logger, event.Transfer{What: event.TransferUpload, Step: step, Bytes: uint64(done), Total: uint64(all)})
 	})

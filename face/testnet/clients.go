@@ -38,6 +38,7 @@ type ClientProgress struct {
 // clientRecord collects one client's events.
 type clientRecord struct {
 	life
+	saved
 	before traffic // by earlier lives
 
 	trained        map[uint32]trainedRound
@@ -50,16 +51,20 @@ type clientRecord struct {
 	restarts       int
 	rejoined       bool
 	desynchronised int
-	digest         string // of the newest checkpoint
-	checkpointStep uint32
-	checkpointDir  string
-	savedStep      uint32 // of checkpointDir
 	final          event.Finished
 
 	readyEpoch uint32      // epoch of its newest Ready
 	loaded     event.Ready // the newest
 	told       bool        // in a resumed run: the client's starting model was reported
 	down       bool
+}
+
+// saved describes a client's newest checkpoint, and the newest that is in a folder.
+type saved struct {
+	digest         string
+	checkpointStep uint32
+	checkpointDir  string
+	savedStep      uint32 // of checkpointDir
 }
 
 // life is the record of one life of a client's process.

@@ -66,6 +66,7 @@ type Options struct {
 type Node struct {
 	life
 	uploads
+	relayUse
 	id     identity.ID
 	peerID peer.ID
 	host   host.Host
@@ -73,8 +74,6 @@ type Node struct {
 	bytes  bandwidth
 
 	listen    []string
-	useRelays bool
-	relays    *relays
 	onPenalty func(Penalty)
 	records   records
 	dials     *dials
@@ -98,6 +97,12 @@ type life struct {
 	once   sync.Once
 	done   chan struct{} // closed when Close has finished
 	err    error         // of closing; valid after done
+}
+
+// relayUse defines how a node uses relays.
+type relayUse struct {
+	useRelays bool
+	relays    *relays
 }
 
 // uploads limits what a node sends.
@@ -164,8 +169,7 @@ func newNode(o Options) (*Node, crypto.PrivKey, error) {
 		logger: o.Logger,
 
 		listen:    o.Listen,
-		useRelays: !o.NoRelay,
-		relays:    relays,
+		relayUse:  relayUse{useRelays: !o.NoRelay, relays: relays},
 		uploads:   uploads{upload: newUploadLimiter(o.MaxUploadRate), first: newFirstLimiter(o.MaxUploadRate)},
 		onPenalty: o.OnPenalty,
 		records:   records{by: make(map[identity.ID]*conduct)},
