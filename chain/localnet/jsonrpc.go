@@ -136,11 +136,11 @@ func one(raw []byte, call func(*request) response) any {
 // parameters are the arguments of a call, in order. A method refuses a call with invalid arguments.
 type parameters []json.RawMessage
 
-func (q *request) parameters() (p parameters, err error) {
-	if len(q.Parameters) == 0 || bytes.Equal(q.Parameters, null) {
+func (r *request) parameters() (p parameters, err error) {
+	if len(r.Parameters) == 0 || bytes.Equal(r.Parameters, null) {
 		return nil, nil
 	}
-	if err := json.Unmarshal(q.Parameters, &p); err != nil {
+	if err := json.Unmarshal(r.Parameters, &p); err != nil {
 		return nil, invalid("want an array")
 	}
 	return p, nil
