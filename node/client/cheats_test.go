@@ -81,7 +81,8 @@ func turnsSign(o *options) {
 
 // TestCheatsAreEjected checks that one cheat of seven members is ejected by a jury. No other member
 // is ejected, no honest member is found late, and the honest members keep one model. The runs stop soon
-// after the ejection; TestTrialsOutliveTheEpoch checks the end of such a run.
+// after the ejection; TestTrialsOutliveTheEpoch checks the end of such a run, and
+// TestCheatsThatHideResultsAreEjected more ways to withhold openings.
 func TestCheatsAreEjected(t *testing.T) {
 	var mu sync.Mutex
 	var before []float32
@@ -103,17 +104,6 @@ func TestCheatsAreEjected(t *testing.T) {
 			return slices.Clone(before)
 		}),
 		"no gradient": sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, 0) }),
-		"opens nothing": func(o *options) {
-			turnsSign(o)
-			opens(o, func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen })
-		},
-		"opens something else": func(o *options) {
-			turnsSign(o)
-			opens(o, func(_ identity.ID, b []byte) ([]byte, error) {
-				b[len(b)/2] ^= 1
-				return b, nil
-			})
-		},
 		"opens late": func(o *options) {
 			turnsSign(o)
 			asked := make(map[identity.ID]int)
@@ -121,15 +111,6 @@ func TestCheatsAreEjected(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if asked[from]++; asked[from]%12 != 0 {
-					return nil, errRefusesToOpen
-				}
-				return b, nil
-			})
-		},
-		"opens to some only": func(o *options) {
-			turnsSign(o)
-			opens(o, func(from identity.ID, b []byte) ([]byte, error) {
-				if from != clienttest.Key(3).ID() {
 					return nil, errRefusesToOpen
 				}
 				return b, nil

@@ -132,7 +132,6 @@ func TestCheatsThatHideResultsAreEjected(t *testing.T) {
 				return bytes, nil
 			})
 		},
-		"opens": func(*options) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -137,7 +137,7 @@ func TestTwoCheatsAreEjected(t *testing.T) {
 		"a copy and noise":             {cheat.Copy, cheat.Noise},
 		"an old and another batch":     {cheat.OldBatch, cheat.AnotherBatch},
 	} {
-		t.Run(name, func(t *testing.T) { ejectBoth(t, attacks, distro, other) })
+		t.Run(name, func(t *testing.T) { ejectBoth(t, 200, attacks, distro, other) })
 	}
 }
 
@@ -154,14 +154,14 @@ var localSteps = config.Optimizer{LocalSteps: &config.LocalSteps{
 // TestCheatsOfLocalStepsAreEjected is TestTwoCheatsAreEjected for a run of local steps. One cheat
 // is honest in all steps of a round except one. The other cheat copies results.
 func TestCheatsOfLocalStepsAreEjected(t *testing.T) {
-	ejectBoth(t, [2]cheat.Attack{cheat.OneStep, cheat.Copy}, localSteps, torch.F32)
+	ejectBoth(t, 200, [2]cheat.Attack{cheat.OneStep, cheat.Copy}, localSteps, torch.F32)
 }
 
 // TestHonestLocalSteps checks that none of eight members that make local steps is accused, whatever
 // else the machine does, and that the members audit each other.
 func TestHonestLocalSteps(t *testing.T) {
 	outcomes := map[string]int{}
-	for _, m := range ejectBoth(t, [2]cheat.Attack{}, localSteps, torch.F32) {
+	for _, m := range ejectBoth(t, 60, [2]cheat.Attack{}, localSteps, torch.F32) {
 		text, err := os.ReadFile(m.eventsPath)
 		if err != nil {
 			t.Fatal(err)
@@ -188,12 +188,12 @@ func TestHonestLocalSteps(t *testing.T) {
 }
 
 // ejectBoth has two cheats among eight members, except for empty attacks. It returns the other
-// members when the run is over. One of these members computes in a different type.
-func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer, other torch.DType) (honest []*member) {
+// members after the rounds of the run. One of these members computes in a different type.
+func ejectBoth(t *testing.T, rounds uint32, attacks [2]cheat.Attack, optimizer config.Optimizer, other torch.DType) (honest []*member) {
 	const members = 8
 	c := clienttest.Config(members)
 	c.VerificationPercent, c.EjectionEpochs, c.WitnessNodes = 30, 1, 0
-	c.RoundsPerEpoch, c.TotalSteps, c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd = 200, 200, 24, 24
+	c.RoundsPerEpoch, c.TotalSteps, c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd = rounds, rounds, 24, 24
 	c.RoundWitnessTime, c.WaitingForMembersExtraTime = 500, 100
 	host := clienttest.Host(t, c, func() uint64 { return uint64(time.Now().UnixMilli()) })
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
