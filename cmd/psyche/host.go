@@ -10,7 +10,6 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/face/hosting"
 	"github.com/psyche-go/psyche/files/recipe"
 )
@@ -86,12 +85,9 @@ func caller(ctx context.Context, to console) hosting.Caller {
 		},
 		LoadTokenizer: loadTokenizer,
 		OwnAddress:    func() string { return ownAddress(net.InterfaceAddrs) },
-		Progress: func(label string) (func(done, all int64), func()) {
-			m := meter.New(to.err, "psyche: "+label)
-			return m.At, m.Done
-		},
-		Serving: func() { signals.Hold(ctx) },
-		ShowQR:  func(text string) error { return printQR(to.out, text) },
-		Out:     to.out,
+		Serving:       func() { signals.Hold(ctx) },
+		ShowQR:        func(text string) error { return printQR(to.out, text) },
+		Out:           to.out,
+		Err:           to.err,
 	}
 }
