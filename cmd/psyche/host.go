@@ -86,12 +86,9 @@ func caller(ctx context.Context, to console) hosting.Caller {
 		},
 		LoadTokenizer: loadTokenizer,
 		OwnAddress:    func() string { return ownAddress(net.InterfaceAddrs) },
-		Progress: func(label string) (func(done, all int64), func()) {
-			m := meter.New(to.err, "psyche: "+label)
-			return m.At, m.Done
-		},
-		Serving: func() { signals.Hold(ctx) },
-		ShowQR:  func(text string) error { return printQR(to.out, text) },
-		Out:     to.out,
+		Serving:       func() { signals.Hold(ctx) },
+		ShowQR:        func(text string) error { return printQR(to.out, text) },
+		Out:           to.out,
+		Err:           to.err,
 	}
 }

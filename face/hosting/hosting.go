@@ -59,13 +59,12 @@ type Caller struct {
 	LoadTokenizer func(ctx context.Context, name string) (*tokenizer.Tokenizer, error)
 	// OwnAddress returns the address of this machine that other machines most likely reach.
 	OwnAddress func() string
-	// Progress shows a long step. It is called with growing numbers.
-	Progress func(label string) (at func(done, all int64), end func())
 	// Serving is called before processes start, which must then end in order.
 	Serving func()
 	// ShowQR prints a text as a QR code.
 	ShowQR func(text string) error
 	Out    io.Writer
+	Err    io.Writer // for the progress of long steps
 }
 
 // Numbers of friends that a run expects without a stated number. An open run begins with 8 to 16 members,

@@ -79,8 +79,7 @@ func options(t *testing.T) Options {
 				return tokenizer.Load(name)
 			},
 			OwnAddress: func() string { return "192.0.2.7" },
-			Progress:   func(string) (func(done, all int64), func()) { return func(int64, int64) {}, func() {} },
-			Serving:    func() {}, ShowQR: func(string) error { return nil }, Out: io.Discard,
+			Serving:    func() {}, ShowQR: func(string) error { return nil }, Out: io.Discard, Err: io.Discard,
 		}}
 }
 

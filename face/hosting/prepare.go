@@ -14,6 +14,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
@@ -148,10 +149,10 @@ func (h *host) tokenize(ctx context.Context, files []walk.File, local []string) 
 	if o.Separator, err = separator(encoder); err != nil {
 		return manifest.Manifest{}, err
 	}
-	at, end := h.Progress("tokenizing")
-	defer end()
+	m := meter.New(h.Err, "psyche: tokenizing")
+	defer m.Done()
 	o.Output, o.Force, o.Tokenizer, o.TokenizerName = h.path("data"), true, encoder, h.now.Tokenizer
-	o.Progress = func(p prepare.Progress) { at(p.Input, p.AllInput) }
+	o.Progress = func(p prepare.Progress) { m.At(p.Input, p.AllInput) }
 	text, err := prepare.Run(ctx, o)
 	if errors.Is(err, diskspace.ErrTooLittle) {
 		err = fmt.Errorf("%w, or choose a folder on another disk with --dir", err)
@@ -176,9 +177,9 @@ func (h *host) model(ctx context.Context) (facts recipe.Facts, err error) {
 	if err != nil {
 		return facts, err
 	}
-	at, end := h.Progress("reading the model")
-	defer end()
-	archive, err := modelarchive.Open(ctx, dir, checkpoint.Watch(at))
+	m := meter.New(h.Err, "psyche: reading the model")
+	defer m.Done()
+	archive, err := modelarchive.Open(ctx, dir, m.At)
 	if err != nil {
 		return facts, fmt.Errorf("--model %s: %w", h.Model, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/data/walk"
 	"github.com/psyche-go/psyche/files/tokenizer"
@@ -61,8 +62,8 @@ func (h *host) contentHash(ctx context.Context, files []walk.File) (string, erro
 	for _, f := range files {
 		all += f.Info.Size()
 	}
-	at, end := h.Progress("reading the text")
-	defer end()
+	m := meter.New(h.Err, "psyche: reading the text")
+	defer m.Done()
 	sum := sha256.New()
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
@@ -78,7 +79,7 @@ func (h *host) contentHash(ctx context.Context, files []walk.File) (string, erro
 			return "", fmt.Errorf("read the text: %w", err)
 		}
 		done += n
-		at(done, all)
+		m.At(done, all)
 	}
 	return hexOf(sum), nil
 }
