@@ -140,6 +140,7 @@ var nodePackages = map[string][]string{
 	"exchange":  {"tally", "env"},
 	"fetch":     {"tally", "env"},
 	"keep":      {"env"},
+	"models":    {"core"},
 	"modelsync": {"env", "exchange", "keep"},
 }
 
@@ -158,6 +159,13 @@ var hostImports = []string{
 
 // memberImports are the only packages that node/core may import directly, because it is pure too.
 var memberImports = []string{"errors", module + "/core/assign", module + "/core/coordinator"}
+
+// modelsImports are the only packages that node/models may import directly. It is pure too: it uses
+// only types of package checkpoint.
+var modelsImports = []string{
+	"cmp", "math/bits", "slices", "time",
+	module + "/core/coordinator", module + "/files/checkpoint", module + "/node/core", module + "/record/config",
+}
 
 // coreImports are the only packages outside the core that the core may import directly. The imports
 // of these standard packages are not checked (crypto/sha256 has many).
@@ -302,7 +310,7 @@ func TestPackagesOfTheNodeImportOneWay(t *testing.T) {
 // TestPurePackagesImportLittle checks the direct imports of the packages without I/O.
 func TestPurePackagesImportLittle(t *testing.T) {
 	packages := goList(t)
-	for name, allowed := range map[string][]string{"node/tally": tallyImports, "host/core": hostImports, "node/core": memberImports} {
+	for name, allowed := range map[string][]string{"node/tally": tallyImports, "host/core": hostImports, "node/core": memberImports, "node/models": modelsImports} {
 		for _, imported := range packages[module+"/"+name].Imports {
 			if !slices.Contains(allowed, imported) {
 				t.Errorf("%s imports %s: it may import %v", name, imported, allowed)
@@ -315,7 +323,7 @@ func TestPurePackagesImportLittle(t *testing.T) {
 // goroutines.
 func TestPurePackagesReadNoClock(t *testing.T) {
 	types := []string{"Time", "Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
-	for _, name := range []string{"node/tally", "host/core", "node/core"} {
+	for _, name := range []string{"node/tally", "host/core", "node/core", "node/models"} {
 		for _, file := range parsed(t, name) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {

@@ -2,9 +2,7 @@ package client
 
 import (
 	"path/filepath"
-	"time"
 
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
@@ -16,29 +14,21 @@ import (
 const resultShare = 4
 
 // auditedNode is the auditor's view of a client. It implements auditor.Client.
-type auditedNode struct{ node *Node }
+type auditedNode struct {
+	*view
+	node *Node
+}
 
 func newAuditor(n *Node) *auditor.Auditor {
 	o := auditor.Options{
 		Key: n.Key, Memory: n.ResultMemory / resultShare, Tasks: n.tasks, Network: n.Network, Data: n.Data,
-		Client: auditedNode{n}, Engine: &n.engine, Submit: n.actions.submit, Emit: n.report.emit, Log: n.report.log,
+		Client: auditedNode{&n.run, n}, Engine: &n.engine, Submit: n.actions.submit, Emit: n.report.emit, Log: n.report.log,
 		Needed: func() bool { return n.rounds.of[n.run.state.Progress.Step].isNeeded(&n.run, n.Draws) },
 	}
 	if folder := n.folder(); folder.Dir != "" {
 		o.Dir, o.Run = filepath.Join(folder.Dir, "audits-"+folder.ID.Short()), folder.Name()
 	}
 	return auditor.New(o)
-}
-
-// State implements auditor.Client.
-func (a auditedNode) State() *coordinator.State { return a.node.run.state }
-
-// Members implements auditor.Client.
-func (a auditedNode) Members() []identity.ID { return a.node.run.members() }
-
-// CompletionTime implements auditor.Client.
-func (a auditedNode) CompletionTime() time.Duration {
-	return a.node.run.completionTime(a.node.CompletionTimeout)
 }
 
 // Round implements auditor.Client.

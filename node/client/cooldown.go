@@ -53,7 +53,7 @@ func (n *Node) closeEpoch() bool {
 	}
 	if n.models.Held == nil {
 		if n.engine.Idle() {
-			n.rounds.snapshotter.take()
+			n.models.snapshotter.take()
 		}
 		return false
 	}

@@ -38,7 +38,8 @@ func (n *Node) finish() {
 		return
 	}
 	held := finalOf(n.models.Held, &n.run)
-	if (held == modelOld || held == modelNone) && n.obtainFinal() {
+	if (held == modelOld || held == modelNone) && p.obtains(&n.run, now, n.FinalWait) {
+		n.obtainModel()
 		return
 	}
 	if !p.said && n.seat.awaitRoom(n.saver, n.report.log, n.CheckpointDir, now, n.FinalWait) {
@@ -216,15 +217,10 @@ func (p *afterRun) awaited(v *view) (away, here int) {
 	return away, here
 }
 
-// obtainFinal starts to get the final model of a finished run from any holder, and reports whether to
-// wait for the model. A run that was closed early has no final model.
-func (n *Node) obtainFinal() bool {
-	s := n.run.state
-	if !s.Model.Checkpoint.FromPeers() || n.run.closedEarly() || n.seat.afterRun.over(n.tasks.Now(), n.FinalWait) {
-		return false
-	}
-	n.obtainModel()
-	return true
+// obtains reports whether to get the final model of a finished run from any holder, and to wait for it.
+// A run that was closed early has no final model.
+func (p *afterRun) obtains(v *view, now time.Time, wait time.Duration) bool {
+	return v.state.Model.Checkpoint.FromPeers() && !v.closedEarly() && !p.over(now, wait)
 }
 
 // closedEarly reports whether the authority closed the run before its last step.

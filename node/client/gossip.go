@@ -176,6 +176,14 @@ func (g *gossipReader) publish(raw []byte) {
 	})
 }
 
+// hearWaiting calls hear for the announcements that wait for the loop. Processing them together is
+// cheaper than one at a time, because the work that follows an event is done only once.
+func (g *gossipReader) hearWaiting(hear func(announcement)) {
+	for range min(len(g.heard), maxHeardAtOnce) {
+		hear(<-g.heard)
+	}
+}
+
 // maxPushes is the maximum number of results that a member may push in a round. An honest member
 // pushes one result, and a second result only after a restart.
 const maxPushes = 4

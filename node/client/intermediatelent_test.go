@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/keep"
-	"github.com/psyche-go/psyche/node/modelsync"
+	"github.com/psyche-go/psyche/node/models"
 )
 
 // TestIntermediateCheckpointIsWrittenFromMemory checks that an intermediate checkpoint is written
@@ -65,12 +65,13 @@ func TestLeavingAwaitsALentCheckpoint(t *testing.T) {
 		tasks.Runtime = own
 		var cancel context.CancelFunc
 		tasks.Work, cancel = context.WithCancel(t.Context())
-		report := &reporter{log: slog.New(slog.DiscardHandler)}
-		rounds := &roundStates{points: intermediates{
-			tasks: tasks, jobs: &core.Jobs{}, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, report: report, model: 20 * slowHash,
-		}}
-		taking := rounds.points.begin(&coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}, &clienttest.Trainer{}, 1)
-		l := &leaving{run: &view{state: &coordinator.State{}}, rounds: rounds, engine: &engine{tasks: tasks}, models: &modelsync.Models{}, report: report}
+		held, log := &modelStates{}, slog.New(slog.DiscardHandler)
+		held.copies = intermediates{
+			Copies: models.Copies{Folder: true, Model: 20 * slowHash},
+			tasks:  tasks, jobs: &core.Jobs{}, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, log: log,
+		}
+		taking := held.copies.begin(&coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}, &clienttest.Trainer{}, 1)
+		l := &leaving{run: &view{state: &coordinator.State{}}, engine: &engine{tasks: tasks}, models: held, log: log}
 		l.since = time.Now()
 		l.until = l.since.Add(5 * time.Second)
 		if time.Sleep(20*time.Second - time.Nanosecond); !l.worthWaiting() {
@@ -79,7 +80,7 @@ func TestLeavingAwaitsALentCheckpoint(t *testing.T) {
 		if time.Sleep(time.Nanosecond); l.worthWaiting() {
 			t.Error("the client waits too long")
 		}
-		end := &shutdown{own: own, points: &rounds.points, engine: l.engine, saver: &keep.Saver{}}
+		end := &shutdown{own: own, copies: &held.copies, engine: l.engine, saver: &keep.Saver{}}
 		if _, bytes := end.unwritten(); bytes != 20*slowHash {
 			t.Errorf("%d bytes are being written, want %d", bytes, 20*slowHash)
 		}

@@ -1,13 +1,13 @@
 package client
 
 import (
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/keep"
-	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // leaving is the graceful leave of a client. It stops training, applies the counted results that
@@ -16,9 +16,9 @@ type leaving struct {
 	run      *view
 	rounds   *roundStates
 	engine   *engine
-	models   *modelsync.Models
+	models   *modelStates
 	actions  *submitter
-	report   *reporter
+	log      *slog.Logger
 	saves    bool                   // the client has a folder for checkpoints
 	finalize func(step uint32) bool // applies the results of finished rounds up to a step
 
@@ -48,11 +48,11 @@ func (l *leaving) awaitsOutcome() bool {
 func (l *leaving) begin(limit time.Duration) {
 	l.since = l.engine.tasks.Now()
 	l.until = l.since.Add(limit)
-	l.rounds.points.leaving = true
+	l.models.copies.Leaving = true
 	l.engine.CancelTraining(none)
 	l.engine.CancelRecomputation(true)
 	if l.run.isMember() {
-		l.report.log.Info("leaving: this client stops training and reports its model; a second Ctrl-C ends it at once", "limit", limit)
+		l.log.Info("leaving: this client stops training and reports its model; a second Ctrl-C ends it at once", "limit", limit)
 	}
 }
 
@@ -81,22 +81,22 @@ func (l *leaving) late() bool { return !l.engine.tasks.Now().Before(l.until) }
 // hashing or writing a model, or has one to report. The extra time is in proportion to the size of
 // the model, and ends longestLeave after the start. worthWaiting also logs that the client waits.
 func (l *leaving) worthWaiting() bool {
-	points, passed := &l.rounds.points, l.engine.tasks.Now().Sub(l.since)
+	copies, passed := &l.models.copies, l.engine.tasks.Now().Sub(l.since)
 	_, copying := l.engine.Work().(core.Snapshot)
-	copying = copying || l.rounds.snapshotter.lent != nil
+	copying = copying || l.models.snapshotter.lent != nil
 	limit := longestLeave
 	if copying { // the number of bytes is known afterwards
 		l.copied = passed
 	} else {
-		limit = min(limit, l.copied+max(l.until.Sub(l.since), time.Duration(points.size/slowHash)*time.Second))
+		limit = min(limit, l.copied+max(l.until.Sub(l.since), time.Duration(copies.Bytes()/slowHash)*time.Second))
 	}
-	if !copying && !points.busy && points.disk.write == nil && !l.toSay() || passed >= limit {
+	if !copying && copies.Settled() && !l.toSay() || passed >= limit {
 		return false
 	}
 	if l.said == 0 || passed-l.said >= leaveReminder {
 		l.said = passed
-		l.report.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
-			"bytes", points.size, "for", passed.Round(time.Second), "limit", limit)
+		l.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
+			"bytes", copies.Bytes(), "for", passed.Round(time.Second), "limit", limit)
 	}
 	return true
 }
@@ -111,7 +111,7 @@ func (l *leaving) toSay() bool {
 	if last := s.Progress.Step - 1; s.RunState == coordinator.Cooldown {
 		return m != nil && m.Step == last && me.Report.Step != last
 	}
-	_, more := l.rounds.points.toReport(s, me)
+	_, more := l.models.copies.Unreported(s, me)
 	return more
 }
 
@@ -119,7 +119,7 @@ func (l *leaving) toSay() bool {
 // nothing is left to do. If this client has sent its proof of the running round, it first waits for
 // the outcome of that round.
 func (l *leaving) saidInRound() bool {
-	s, points := l.run.state, &l.rounds.points
+	s, copies := l.run.state, &l.models.copies
 	r, step := l.rounds.replica, s.Progress.Step
 	me, ok := s.Member(l.run.myself())
 	switch {
@@ -133,10 +133,10 @@ func (l *leaving) saidInRound() bool {
 		l.finalize(step - 1)
 		return l.rounds.replica == nil
 	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
-		return !points.busy && points.disk.write == nil
-	case !points.busy && !points.has(r.step) && l.engine.Idle():
-		points.takeNow(l.run, r, l.engine, func(err error) {
-			l.report.log.Warn("leaving without reporting this client's model", "step", r.step, "err", err)
+		return copies.Settled()
+	case !copies.Busy() && !copies.Has(r.step) && l.engine.Idle():
+		copies.takeNow(l.run, l.engine, r.step, func(err error) {
+			l.log.Warn("leaving without reporting this client's model", "step", r.step, "err", err)
 			l.until = l.engine.tasks.Now()
 		})
 	}
@@ -145,7 +145,7 @@ func (l *leaving) saidInRound() bool {
 
 // saidInCooldown reports the epoch's model and, if there is a folder, writes it to the disk.
 func (l *leaving) saidInCooldown() bool {
-	s, points, m := l.run.state, &l.rounds.points, l.models.Held
+	s, copies, m := l.run.state, &l.models.copies, l.models.Held
 	me, ok := s.Member(l.run.myself())
 	last := s.Progress.Step - 1
 	if !ok || l.rounds.replica == nil && (m == nil || m.Step != last) {
@@ -154,10 +154,10 @@ func (l *leaving) saidInCooldown() bool {
 	if m == nil || m.Step != last {
 		return false
 	}
-	if l.saves && !points.has(last) && !l.late() && m.Snapshot.Tensors != nil {
-		points.take(last, m.Snapshot, s)
+	if l.saves && !copies.Has(last) && !l.late() && m.Snapshot.Tensors != nil {
+		copies.take(last, m.Snapshot, s)
 	}
-	return me.Report.Step == last && !points.busy && points.disk.write == nil
+	return me.Report.Step == last && copies.Settled()
 }
 
 // hasWitnessed reports whether this client sent its proof of a round.
@@ -196,8 +196,7 @@ func (v *view) onlyHolder() bool {
 // holdings are the models that this client can load by itself.
 type holdings struct {
 	run    *view
-	models *modelsync.Models
-	points *intermediates
+	models *modelStates
 	saver  *keep.Saver
 }
 
@@ -205,7 +204,7 @@ type holdings struct {
 // still in memory, independent of the trainer's weights, or on its disk.
 func (h *holdings) checkpoint() bool {
 	c := h.run.state.Model.Checkpoint
-	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.points.holds(c.Digest)) || h.saver.Holds(c)
+	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.models.copies.Holds(c.Digest)) || h.saver.Holds(c)
 }
 
 // newest returns the newest model that the run recorded and this client holds, or zero.
@@ -220,7 +219,7 @@ func (h *holdings) newest() coordinator.Recorded {
 	}
 	saved, _ := h.saver.Newest(s)
 	for _, r := range slices.Backward(s.Earlier) {
-		if r.Step > saved.Step && (h.points.holds(r.Digest) || h.models.Shared(r.Digest) != nil) {
+		if r.Step > saved.Step && (h.models.copies.Holds(r.Digest) || h.models.Shared(r.Digest) != nil) {
 			return r
 		}
 	}

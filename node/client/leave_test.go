@@ -295,21 +295,23 @@ func TestLeavingTakesLongerForLargeModels(t *testing.T) {
 		own := &goroutines{}
 		tasks := &env.Tasks{Runtime: own}
 		for size, want := range map[int]time.Duration{1: 5 * time.Second, 20 * slowHash: 20 * time.Second, 1 << 40: longestLeave} {
-			s := &coordinator.State{}
-			rounds := &roundStates{points: intermediates{busy: true, size: size}}
-			l := &leaving{run: &view{state: s}, rounds: rounds, engine: &engine{tasks: tasks}, models: &modelsync.Models{}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
+			s := &coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}
+			held := &modelStates{Models: &modelsync.Models{}}
+			held.copies.Folder, held.copies.Model = true, uint64(size)
+			w := held.copies.Take(time.Now(), s, 1, true).Write
+			l := &leaving{run: &view{state: s}, engine: &engine{tasks: tasks}, models: held, log: slog.New(slog.DiscardHandler)}
 			l.since = time.Now()
 			l.until = l.since.Add(5 * time.Second)
 			time.Sleep(want - time.Nanosecond)
 			if !l.worthWaiting() {
 				t.Errorf("%d bytes: it leaves after %v", size, want-time.Nanosecond)
 			}
-			if rounds.points.busy = false; l.worthWaiting() {
-				t.Errorf("%d bytes: it waits without a reason", size)
-			}
-			rounds.points.busy = true
 			if time.Sleep(time.Nanosecond); l.worthWaiting() {
 				t.Errorf("%d bytes: it waits longer than %v", size, want)
+			}
+			l.since, l.until = time.Now(), time.Now().Add(5*time.Second)
+			if held.copies.Written(time.Now(), w, nil, true); l.worthWaiting() {
+				t.Errorf("%d bytes: it waits without a reason", size)
 			}
 		}
 	})

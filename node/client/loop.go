@@ -35,7 +35,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: Runtime is set, so call Step instead of Run", errInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := &shutdown{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
+	end := &shutdown{own: own, saver: n.saver, copies: &n.models.copies, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
 	defer func() {
 		cancel()
 		if !end.close() {
@@ -74,7 +74,7 @@ func (n *Node) Run(ctx context.Context) error {
 			n.observe(update)
 		case u := <-n.gossip.heard:
 			n.hear(u)
-			n.hearWaiting()
+			n.gossip.hearWaiting(n.hear)
 		case proceed := <-own.posts:
 			proceed()
 		case <-ticks.C:
@@ -203,8 +203,8 @@ func (n *Node) reconcile() {
 	}
 	n.saver.SaveAgreed(n.run.state)
 	n.reportUpload()
-	n.rounds.points.reportTo(&n.run, n.models, n.actions)
-	n.rounds.points.serve(&n.run, n.models, n.store, n.Network)
+	n.reportIntermediate()
+	n.shareIntermediate()
 	n.eject()
 	n.fetchResults()
 	switch n.run.state.RunState {

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/models"
 	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -25,19 +26,26 @@ type Node struct {
 	Options
 	tasks *env.Tasks
 
-	run     view              // the newest state of the run
-	seat    seat              // this client's seat in the run
-	actions *submitter        // actions sent to the coordinator
-	engine  engine            // the trainer and its current operation
-	rounds  roundStates       // the newest rounds, and the replica that they are applied to
-	fetcher *fetch.Fetcher    // downloads results of peers
-	models  *modelsync.Models // models and their sources
-	auditor *auditor.Auditor  // the client's audit work
-	saver   *keep.Saver       // files on the disk
-	gossip  *gossipReader     // gossip of peers
-	store   *exchange.Store   // data that peers may request
+	run     view             // the newest state of the run
+	seat    seat             // this client's seat in the run
+	actions *submitter       // actions sent to the coordinator
+	engine  engine           // the trainer and its current operation
+	rounds  roundStates      // the newest rounds, and the replica that they are applied to
+	fetcher *fetch.Fetcher   // downloads results of peers
+	models  modelStates      // models, in memory and on the disk
+	auditor *auditor.Auditor // the client's audit work
+	saver   *keep.Saver      // files on the disk
+	gossip  *gossipReader    // gossip of peers
+	store   *exchange.Store  // data that peers may request
 	report  *reporter
 	end     *ending // nil: the client continues
+}
+
+// modelStates contains the models of a client.
+type modelStates struct {
+	*modelsync.Models               // the trainer's model, shared models, and their sources
+	copies            intermediates // intermediate checkpoints
+	snapshotter       snapshotter   // the model at the end of an epoch
 }
 
 // ending is the result of a client.
@@ -57,7 +65,7 @@ func New(o Options) (*Node, error) {
 	n := &Node{
 		Options: o,
 		tasks:   tasks,
-		run:     newView(o.Key),
+		run:     newView(o.Key, o.CompletionTimeout),
 		engine:  engine{tasks: tasks},
 		rounds:  roundStates{of: make(map[uint32]*roundState)},
 		store:   exchange.NewStore(o.Network.Drop),
@@ -72,24 +80,23 @@ func New(o Options) (*Node, error) {
 	}
 	n.store.NeededBy(n.rounds.eachBlob)
 	n.auditor = newAuditor(n)
-	n.models = modelsync.NewModels(n.store, &modelsync.Options{
+	n.models.Models = modelsync.NewModels(n.store, &modelsync.Options{
 		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
 		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
 	})
 	n.seat.leaving = leaving{
-		run: &n.run, rounds: &n.rounds, engine: &n.engine, models: n.models, actions: n.actions, report: n.report,
+		run: &n.run, rounds: &n.rounds, engine: &n.engine, models: &n.models, actions: n.actions, log: log,
 		saves: o.CheckpointDir != "", finalize: n.finalize,
 	}
 	n.fetcher = fetch.New(fetch.Options{
-		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,
+		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, &n.models.copies.shares, n.store, n.report}, Log: log, Limit: o.Downloads,
 	})
-	n.rounds.applier = applier{
-		run: &n.run, engine: &n.engine, rounds: &n.rounds, auditor: n.auditor, fetcher: n.fetcher,
-		models: n.models, store: n.store, blobs: o.Network, report: n.report,
+	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models.Models, store: n.store, auditor: n.auditor, report: n.report}
+	n.models.copies = intermediates{
+		Copies: models.Copies{Folder: o.CheckpointDir != "", Large: n.models.Large},
+		tasks:  tasks, jobs: &n.engine.Jobs, folder: o.folder(), log: log, save: keep.Folder.SaveIntermediate,
 	}
-	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
-	n.rounds.points = intermediates{tasks: tasks, jobs: &n.engine.Jobs, folder: o.folder(), report: n.report, large: n.models.Large}
 	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 		InPlace: func(digest [32]byte, dir string) {
@@ -98,11 +105,11 @@ func New(o Options) (*Node, error) {
 			}
 		},
 	})
-	n.rounds.snapshotter = snapshotter{
+	n.models.snapshotter = snapshotter{
 		tasks: tasks, network: o.Network, folder: o.folder(), run: &n.run, engine: &n.engine, rounds: &n.rounds,
-		models: n.models, saver: n.saver, store: n.store, report: n.report, failed: n.applyFailed,
+		models: &n.models, saver: n.saver, store: n.store, log: log, failed: n.applyFailed,
 	}
-	n.seat.holds = holdings{run: &n.run, models: n.models, points: &n.rounds.points, saver: n.saver}
+	n.seat.holds = holdings{run: &n.run, models: &n.models, saver: n.saver}
 	return n, nil
 }
 
@@ -120,9 +127,9 @@ func (n *Node) desynchronise(reason string) {
 	n.rounds.replica, n.models.Held = nil, nil
 	n.engine.leave()
 	n.engine.End(core.Weights)
-	n.rounds.snapshotter.leave()
+	n.models.snapshotter.leave()
 	n.store.Forget(0, 0) // these results may not be the run's
-	n.rounds.points.abandon(n.run.state)
+	n.models.copies.Abandon(n.run.state)
 	n.auditor.ForgetRounds()
 	n.seat.again = true
 	n.seat.rejoin.again(n.run.epoch(), n.run.term())

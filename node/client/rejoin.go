@@ -157,7 +157,7 @@ func (n *Node) rejoin() {
 	}
 	q, ok := n.run.quorum(n.engine.Lag())
 	if ok && (q.after > r.step || r.asksForHash() && n.rounds.lead(r.epoch.startStep, q.after, r.step)) {
-		r.replay(&n.run, q, n.run.members(), n.run.completionTime(n.CompletionTimeout))
+		r.replay(&n.run, q, n.run.Members(), n.run.CompletionTime())
 	}
 }
 
@@ -179,11 +179,11 @@ func (n *Node) beginning() *modelsync.Model {
 		if r.tries%2 == 0 || r.commit.Step == 0 { // otherwise ask the same members again, which may have it ready now
 			r.commit, r.holders = s.Epoch.Commit, n.run.holders(s.Epoch.Commit.Step)
 		}
-		r.obtainIntermediate(&n.run, &n.rounds.points, n.obtained)
+		r.obtainIntermediate(&n.run, &n.models.copies, n.obtained)
 		return nil
 	}
 	r.commit = coordinator.Recorded{}
-	if !n.holdsModel() {
+	if !n.engine.holds(n.models.Models, n.run.definition()) {
 		n.obtainModel()
 		return nil
 	}
@@ -194,7 +194,7 @@ func (n *Node) beginning() *modelsync.Model {
 // or an older checkpoint and the results counted since then, or asks members that hold it. The
 // model is accepted only with the digest that a quorum reported. obtained is called with the
 // result.
-func (r *rejoin) obtainIntermediate(v *view, points *intermediates, obtained func(*modelsync.Attempt, error, bool)) {
+func (r *rejoin) obtainIntermediate(v *view, copies *intermediates, obtained func(*modelsync.Attempt, error, bool)) {
 	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
 	definition := v.definition()
@@ -204,10 +204,11 @@ func (r *rejoin) obtainIntermediate(v *view, points *intermediates, obtained fun
 		r.engine.trainer = nil
 	}
 	r.store.Forget(0, 0) // later rounds do not continue from there
+	copied, _ := copies.Find(commit.Digest)
 	a := r.models.Begin(modelsync.Request{
 		Definition: definition, Trainer: r.engine.trainer, Redefined: redefined, Running: true,
 		Timeout: commitTimeout << (r.tries / 2),
-		Peers:   r.holders, Copy: points.of(commit.Digest).copy, Time: limit,
+		Peers:   r.holders, Copy: copied.Memory, Time: limit,
 	})
 	start(r.engine, core.Load{From: s.Model.Checkpoint}, func(ctx context.Context) failure {
 		limited, cancel := r.engine.tasks.WithTimeout(ctx, limit)
@@ -217,7 +218,7 @@ func (r *rejoin) obtainIntermediate(v *view, points *intermediates, obtained fun
 }
 
 // obtained handles the result of obtainIntermediate.
-func (r *rejoin) obtained(m *modelsync.Model, points *intermediates, err error, cancelled bool) {
+func (r *rejoin) obtained(m *modelsync.Model, copies *intermediates, err error, cancelled bool) {
 	switch {
 	case cancelled:
 	case err != nil:
@@ -226,7 +227,7 @@ func (r *rejoin) obtained(m *modelsync.Model, points *intermediates, err error, 
 		}
 		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "will_retry", r.tries < maxIntermediateTries, "err", err)
 	default:
-		points.add(m)
+		copies.add(m)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
+	"github.com/psyche-go/psyche/node/models"
 	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/follow"
@@ -174,14 +175,11 @@ func (rs *roundState) offended(s *tally.Slot, now time.Time) {
 // roundStates contains the tallied rounds, announcements for future rounds, and the replica that
 // the rounds are applied to.
 type roundStates struct {
-	replica     *replica               // nil: the client does not follow the epoch
-	of          map[uint32]*roundState // by step
-	steps       []uint32               // ascending; replaced, never modified in place
-	early       []announcement         // for rounds that have not started here
-	earlyBytes  int                    // bytes of the results in early
-	points      intermediates          // intermediate checkpoints
-	applier     applier
-	snapshotter snapshotter
+	replica    *replica               // nil: the client does not follow the epoch
+	of         map[uint32]*roundState // by step
+	steps      []uint32               // ascending; replaced, never modified in place
+	early      []announcement         // for rounds that have not started here
+	earlyBytes int                    // bytes of the results in early
 }
 
 // put adds the round of a step.
@@ -315,14 +313,6 @@ func (n *Node) closeRound(rs *roundState) {
 	n.store.Drop(rs.Blobs()...)
 }
 
-// hearWaiting enters the waiting announcements. Processing them together is cheaper than one at a time,
-// because the work that follows an event is done only once.
-func (n *Node) hearWaiting() {
-	for range min(len(n.gossip.heard), maxHeardAtOnce) {
-		n.hear(<-n.gossip.heard)
-	}
-}
-
 // hear enters an announcement into the tally, or keeps it for a future round.
 func (n *Node) hear(msg announcement) {
 	a := msg.result
@@ -343,7 +333,7 @@ func (n *Node) hear(msg announcement) {
 		n.store.Drop(c.Commitment)
 	}
 	if msg.payload != nil && n.rounds.replica != nil {
-		n.fetcher.Take(rs.Tally, a, msg.payload, n.run.terms(n.engine.trainer, n.CompletionTimeout))
+		n.fetcher.Take(rs.Tally, a, msg.payload, n.run.terms(n.engine.trainer))
 	}
 	switch {
 	case err == nil, errors.Is(err, tally.ErrKnownResult):
@@ -401,18 +391,19 @@ const forkNoticeTime = 2 * time.Second
 // fetchResults fetches results that are announced in unapplied rounds.
 func (n *Node) fetchResults() {
 	if r, trainer := n.rounds.replica, n.engine.trainer; r != nil && trainer != nil {
-		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer, n.CompletionTimeout))
+		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer))
 	}
 }
 
 // terms returns the run's current limits for a fetch.
-func (v *view) terms(trainer env.Trainer, finalize time.Duration) fetch.Terms {
-	return fetch.Terms{Trainer: trainer, Completion: v.completionTime(finalize), Round: roundTime(v.state.Config)}
+func (v *view) terms(trainer env.Trainer) fetch.Terms {
+	return fetch.Terms{Trainer: trainer, Completion: v.CompletionTime(), Round: roundTime(v.state.Config)}
 }
 
 // fetched receives the results of the fetcher.
 type fetched struct {
 	rounds *roundStates
+	shares *models.Shares
 	store  *exchange.Store
 	report *reporter
 }
@@ -436,7 +427,7 @@ func (f fetched) Rejected(t *tally.Tally, s *tally.Slot, reason string) {
 func (f fetched) NoRoom() {
 	f.store.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {
-		f.rounds.points.served.stop(r.epoch.startStep)
+		f.shares.Stop(r.epoch.startStep)
 	}
 }
 

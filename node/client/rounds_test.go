@@ -162,12 +162,12 @@ func TestWaitingAnnouncementsAreHeardTogether(t *testing.T) {
 		c, s := clienttest.Numbered(1, i, 0), &rs.Slots[i%2]
 		n.gossip.heard <- announcement{author: identity.ID(s.Owner), result: clienttest.Announcement(s.Batch, c, [32]byte{}), raw: c[:]}
 	}
-	n.hearWaiting()
+	n.gossip.hearWaiting(n.hear)
 	if first, second := len(rs.Slots[0].Candidates), len(rs.Slots[1].Candidates); len(n.gossip.heard) != more || first != tally.MaxCandidates || second != tally.MaxCandidates {
 		t.Errorf("%d are left, %d and %d entered", len(n.gossip.heard), first, second)
 	}
-	n.hearWaiting()
-	n.hearWaiting() // waits for none
+	n.gossip.hearWaiting(n.hear)
+	n.gossip.hearWaiting(n.hear) // waits for none
 	if len(n.gossip.heard) != 0 {
 		t.Errorf("%d are left", len(n.gossip.heard))
 	}

@@ -96,7 +96,7 @@ func (n *Node) needsSeat() bool {
 		m := n.models.Held
 		return !n.run.isMember() || n.rounds.replica == nil && (m == nil || m.Step != n.run.state.Progress.Step-1)
 	default:
-		return !n.run.isMember() && !n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) || n.run.isMember() && n.rounds.replica == nil && !n.holdsModel() && !n.seat.rejoin.possible(&n.run, n.rounds.replica)
+		return !n.run.isMember() && !n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) || n.run.isMember() && n.rounds.replica == nil && !n.engine.holds(n.models.Models, n.run.definition()) && !n.seat.rejoin.possible(&n.run, n.rounds.replica)
 	}
 }
 

@@ -22,7 +22,7 @@ const (
 type shutdown struct {
 	own         *goroutines
 	saver       *keep.Saver
-	points      *intermediates
+	copies      *intermediates
 	engine      *engine
 	log         *slog.Logger
 	interrupted <-chan struct{} // closed when the client is interrupted
@@ -79,15 +79,8 @@ func (s *shutdown) wait() bool {
 func (s *shutdown) unwritten() (steps []uint32, bytes int) {
 	steps, bytes = s.saver.Unwritten()
 	bytes += s.engine.keeping
-	disk := &s.points.disk
-	writes := disk.hung
-	if disk.write != nil {
-		writes = append(writes[:len(writes):len(writes)], disk.write)
-	}
-	for _, w := range writes {
-		steps, bytes = append(steps, w.point.Step), bytes+s.points.size
-	}
-	return steps, bytes
+	copies := s.copies.Unwritten()
+	return append(steps, copies...), bytes + len(copies)*s.copies.Bytes()
 }
 
 // sayLoss saves what can still be saved. It logs the loss if this client, with newest as its newest
@@ -97,7 +90,7 @@ func (s *shutdown) sayLoss(v *view, newest uint32) {
 	s.own.Run(func() func() {
 		_ = s.own.work.AtDisk(func() error {
 			s.saver.SaveNow()
-			saved <- max(s.saver.OnDisk(v.state), s.points.onDisk(v.state))
+			saved <- max(s.saver.OnDisk(v.state), s.copies.OnDisk(v.state))
 			return nil
 		})
 		return func() {}

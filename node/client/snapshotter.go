@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -22,10 +23,10 @@ type snapshotter struct {
 	run     *view
 	engine  *engine
 	rounds  *roundStates
-	models  *modelsync.Models
+	models  *modelStates
 	saver   *keep.Saver
 	store   *exchange.Store
-	report  *reporter
+	log     *slog.Logger
 	failed  func(step uint32, err error)
 
 	// These fields describe a large model that is being written to the disk from the trainer's
@@ -52,8 +53,7 @@ func (t *snapshotter) take() {
 		t.notPutDown(keep.ErrNotTaken)
 	}
 	trainer, lends := t.engine.trainer.(env.Lender)
-	points := &t.rounds.points
-	if lends && t.folder.Dir != "" && points.model > t.models.Large && !t.slow && len(points.disk.hung) == 0 {
+	if copies := &t.models.copies; lends && t.folder.Dir != "" && copies.Model > copies.Large && !t.slow && !copies.Hangs() {
 		t.putDown(trainer)
 	} else {
 		t.copy()
@@ -96,7 +96,7 @@ func (t *snapshotter) took(m *modelsync.Model, stored bool) {
 	t.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Stored: stored})
 	t.models.Share(m, t.run.state.Model.Checkpoint.Digest)
 	if t.run.state.Progress.Step <= t.run.state.Config.TotalSteps {
-		t.engine.keepOptimizer(t.folder, m, t.report.log)
+		t.engine.keepOptimizer(t.folder, m, t.log)
 	}
 }
 
@@ -122,25 +122,13 @@ func (t *snapshotter) putDown(trainer env.Lender) {
 			t.store.Drop(m.Blobs...)
 			t.notPutDown(err)
 		default:
-			t.report.log.Debug("wrote the model of the epoch", "dir", t.folder.Dir, "step", step, "seconds", t.tasks.Now().Sub(begun).Seconds())
+			t.log.Debug("wrote the model of the epoch", "dir", t.folder.Dir, "step", step, "seconds", t.tasks.Now().Sub(begun).Seconds())
 			t.there = m
 			t.goOn()
 		}
 	}, func(error) { t.dropLate(m.Blobs...) }) // the model was copied meanwhile, or is not the run's
 	t.lends = start(t.engine, core.Snapshot{Step: step}, func(ctx context.Context) error {
-		err := recovered(func() error {
-			return trainer.Lend(ctx, func(s checkpoint.Snapshot) error {
-				limited, cancel := t.tasks.WithTimeout(ctx, limit)
-				defer cancel()
-				s.Step = step
-				return lent.Offer(limited, s)
-			})
-		})
-		lent.End()
-		if err != nil && ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return err
+		return lend(ctx, t.tasks, trainer, lent, step, limit)
 	}, func(err error) {
 		if err != nil && t.there == nil {
 			t.notPutDown(err)
@@ -179,7 +167,7 @@ func (t *snapshotter) notPutDown(err error) {
 		return
 	}
 	t.slow = true
-	t.report.log.Warn("cannot write the epoch's model to the disk directly; keeping a copy in memory (4 bytes per parameter)", "dir", t.folder.Dir, "err", err)
+	t.log.Warn("cannot write the epoch's model to the disk directly; keeping a copy in memory (4 bytes per parameter)", "dir", t.folder.Dir, "err", err)
 }
 
 // leave gives up the model of a replica that the client leaves.

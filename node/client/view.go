@@ -29,17 +29,22 @@ type view struct {
 	slow      map[coordinator.ClientID]bool // healthy members that rounds do not wait for
 	next      nextBatch                     // newest prediction of this client's next batch
 	hostFault error                         // proof of a dishonest host, with which the client ends soon
+
+	completion time.Duration // Options.CompletionTimeout
 }
 
 // domainPeers is the key derivation domain of the secret for choosing peers.
 const domainPeers = "psyche/peers/v1"
 
 // newView returns the view of a client that has seen nothing of a run.
-func newView(key identity.Key) view {
+func newView(key identity.Key, completion time.Duration) view {
 	mac := hmac.New(sha256.New, key.Private().Seed())
 	mac.Write([]byte(domainPeers))
-	return view{me: key.ID(), chance: rand.New(rand.NewChaCha8([32]byte(mac.Sum(nil))))}
+	return view{me: key.ID(), completion: completion, chance: rand.New(rand.NewChaCha8([32]byte(mac.Sum(nil))))}
 }
+
+// State returns the newest state of the run. The caller must not modify it.
+func (v *view) State() *coordinator.State { return v.state }
 
 // renew updates the view from a newer state. It reports whether the set of peers that this client
 // may talk to has changed.
@@ -156,8 +161,8 @@ func (v *view) admitted() []backend.Peer {
 	return admitted
 }
 
-// members returns the healthy members except this client, in a different order each time.
-func (v *view) members() []identity.ID {
+// Members returns the healthy members except this client, in a different order each time.
+func (v *view) Members() []identity.ID {
 	return v.drawn(func(*coordinator.Client) bool { return true })
 }
 
@@ -252,11 +257,11 @@ func sameMembers(a, b *coordinator.State) bool {
 
 func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs) }
 
-// completionTime returns the time limit for completing a finished round. set is
-// Options.CompletionTimeout.
-func (v *view) completionTime(set time.Duration) time.Duration {
-	if set > 0 {
-		return set
+// CompletionTime returns the time limit for completing a finished round, and for reading the tokens
+// of a batch.
+func (v *view) CompletionTime() time.Duration {
+	if v.completion > 0 {
+		return v.completion
 	}
 	return max(time.Duration(v.state.Config.MaxRoundTrainTime)*time.Millisecond, requestTimeout)
 }

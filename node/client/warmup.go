@@ -27,7 +27,7 @@ func (n *Node) warmup() {
 	}
 	if first := n.run.predict(n.Draws); first.ok { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
-		n.engine.reader.read(first.batch, n.run.completionTime(n.CompletionTimeout))
+		n.engine.reader.read(first.batch, n.run.CompletionTime())
 	}
 	if slices.Contains(n.run.state.Epoch.Ready, n.run.myself()) {
 		return
@@ -50,7 +50,7 @@ func (n *Node) enterEpoch() bool {
 	if n.rounds.replica != nil {
 		return true
 	}
-	if !n.holdsModel() {
+	if !n.engine.holds(n.models.Models, n.run.definition()) {
 		if n.run.state.RunState == coordinator.Warmup {
 			n.obtainModel()
 		}
@@ -75,7 +75,7 @@ func (n *Node) enterEpoch() bool {
 func (n *Node) enter(m *modelsync.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
 	n.engine.outlook = outlook{}
-	n.rounds.points.model = m.Size
+	n.models.copies.Model = m.Size
 	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, has: m.Step, coldSteps: n.engine.prepared.coldSteps, from: beganWith(key, m)}
 	n.report.emit(event.Ready{
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
@@ -153,9 +153,10 @@ func (n *Node) obtainModel() {
 		places = append(places, u.Place)
 	}
 	n.store.Forget(0, 0) // later rounds do not continue from there
+	copied, _ := n.models.copies.Find(s.Model.Checkpoint.Digest)
 	a := n.models.Begin(modelsync.Request{
-		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(),
-		Places: places, Copy: n.rounds.points.of(s.Model.Checkpoint.Digest).copy, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
+		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.Members(),
+		Places: places, Copy: copied.Memory, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})
 	start(&n.engine, core.Load{From: s.Model.Checkpoint}, func(ctx context.Context) failure {
 		return failure{a.Run(ctx), ctx.Err() != nil}
@@ -178,11 +179,12 @@ func (n *Node) obtained(a *modelsync.Attempt, err error, cancelled bool) {
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
 	defer n.models.PutDown(a.Model, a.Model.Dir)
 	if a.Running {
-		n.seat.rejoin.obtained(a.Model, &n.rounds.points, err, cancelled)
+		n.seat.rejoin.obtained(a.Model, &n.models.copies, err, cancelled)
 		return
 	}
-	if m := a.Model; err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || n.rounds.points.holds(m.Digest)) {
-		n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Facts: n.rounds.points.of(m.Digest).facts})
+	m := a.Model
+	if copied, holds := n.models.copies.Find(m.Digest); err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || holds) {
+		n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Facts: copied.Facts})
 	}
 	switch {
 	case cancelled, err == nil:
@@ -198,8 +200,8 @@ func (n *Node) obtained(a *modelsync.Attempt, err error, cancelled bool) {
 	}
 }
 
-// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and was built
+// holds reports whether the trainer holds exactly the coordinator's checkpoint, and was built
 // for the run's current definition.
-func (n *Node) holdsModel() bool {
-	return !n.engine.redefined(n.run.definition()) && n.models.Holds(n.run.state.Model.Checkpoint)
+func (e *engine) holds(m *modelsync.Models, run env.Definition) bool {
+	return !e.redefined(run) && m.Holds(run.Checkpoint)
 }

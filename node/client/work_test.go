@@ -41,9 +41,9 @@ func TestEndsOfScopes(t *testing.T) {
 				}
 				trains = n.engine.Start(core.Train{}, func() { cancelled = true })
 				writes, hashes = n.engine.Spawn(core.Write{}), n.engine.Spawn(core.Hash{})
-				n.rounds.snapshotter.lent = keep.NewLent()
+				n.models.snapshotter.lent = keep.NewLent()
 				n.desynchronise("the test says so")
-				if n.engine.Done(trains) || !cancelled || wanted(n) != [2]bool{} || n.rounds.snapshotter.lent != nil {
+				if n.engine.Done(trains) || !cancelled || wanted(n) != [2]bool{} || n.models.snapshotter.lent != nil {
 					t.Errorf("after the loss of the model: cancelled %v, wanted %v", cancelled, wanted(n))
 				}
 			})
