@@ -158,7 +158,7 @@ var hostImports = []string{
 }
 
 // memberImports are the only packages that node/core may import directly, because it is pure too.
-var memberImports = []string{"errors", module + "/core/assign", module + "/core/coordinator"}
+var memberImports = []string{"errors", "time", module + "/core/assign", module + "/core/coordinator"}
 
 // modelsImports are the only packages that node/models may import directly. It is pure too: it uses
 // only types of package checkpoint.

@@ -7,7 +7,6 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/tally"
 )
 
 // Results that are kept for audits may use 1/resultShare of Options.ResultMemory.
@@ -16,28 +15,20 @@ const resultShare = 4
 // auditedNode is the auditor's view of a client. It implements auditor.Client.
 type auditedNode struct {
 	*view
+	*roundStates
 	node *Node
 }
 
 func newAuditor(n *Node) *auditor.Auditor {
 	o := auditor.Options{
 		Key: n.Key, Memory: n.ResultMemory / resultShare, Tasks: n.tasks, Network: n.Network, Data: n.Data,
-		Client: auditedNode{&n.run, n}, Engine: &n.engine, Submit: n.actions.submit, Emit: n.report.emit, Log: n.report.log,
+		Client: auditedNode{&n.run, &n.rounds, n}, Engine: &n.engine, Submit: n.actions.submit, Emit: n.report.emit, Log: n.report.log,
 		Needed: func() bool { return n.rounds.of[n.run.state.Progress.Step].isNeeded(&n.run, n.Draws) },
 	}
 	if folder := n.folder(); folder.Dir != "" {
 		o.Dir, o.Run = filepath.Join(folder.Dir, "audits-"+folder.ID.Short()), folder.Name()
 	}
 	return auditor.New(o)
-}
-
-// Round implements auditor.Client.
-func (a auditedNode) Round(step uint32) (*tally.Tally, tally.Commitment) {
-	rs := a.node.rounds.of[step]
-	if rs == nil {
-		return nil, tally.Commitment{}
-	}
-	return rs.Tally, rs.commitment
 }
 
 // Model implements auditor.Client.

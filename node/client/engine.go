@@ -12,11 +12,13 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/fetch"
 	"github.com/psyche-go/psyche/node/keep"
 	"github.com/psyche-go/psyche/node/modelsync"
+	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/required"
 )
 
@@ -32,12 +34,27 @@ type engine struct {
 	keeping int            // bytes of a momentum that is being written to the disk; 0: none
 
 	speculation *speculation // nil: no speculation; the weights contain exactly the applied results
-	outlook     outlook
+	outlook     core.Outlook
 
 	signing  signing     // steps with a signed result
 	prepared preparation // settings of the last preparation of the optimizer
 	failures int         // consecutive failures to apply
 	loadAt   time.Time   // earliest time of the next attempt to load the model
+}
+
+// speculation contains results that were applied to the trainer's weights before it was decided
+// that they count.
+type speculation struct {
+	step     uint32
+	outcome  tally.Outcome
+	payloads [][]byte
+	seconds  float64            // time to apply the results
+	ready    bool               // the results have been applied
+	unread   []*tally.Candidate // results that could not be read
+	err      error
+
+	record  *auditor.Record // set once the outcome is known, if results are audited
+	reading bool            // the record is being read
 }
 
 // preparation is the state that the optimizer is set up for.
@@ -132,6 +149,12 @@ func (e *engine) speculated(step uint32) bool {
 // change while the run is paused.
 func (e *engine) redefined(run env.Definition) bool {
 	return e.trainer != nil && (!bytes.Equal(e.built.Definition, run.Definition) || e.built.Audited != run.Audited)
+}
+
+// holds reports whether the trainer holds exactly the coordinator's checkpoint, and was built
+// for the run's current definition.
+func (e *engine) holds(m *modelsync.Models, run env.Definition) bool {
+	return !e.redefined(run) && m.Holds(run.Checkpoint)
 }
 
 // keepOptimizer writes the momentum for a model that was just taken, for this client's next

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
@@ -91,6 +92,22 @@ func asksPeers(o tally.Outcome) bool {
 	})
 }
 
+// recordedOf returns the newest step that the run's model includes after a replica's epoch. known
+// is false until the epoch's Cooldown is over.
+func (v *view) recordedOf(r *replica) (known bool, step uint32) {
+	s := v.state
+	switch s.RunState {
+	case coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:
+		if s.Epoch.StartStep == r.epoch.startStep {
+			return false, 0
+		}
+	}
+	if c := s.Model.Checkpoint; c.FromPeers() {
+		return true, c.Step
+	}
+	return true, s.OriginStep - 1
+}
+
 // areGone reports whether this client should stop waiting for the results of a finished round: their
 // epoch is over, the run has recorded a model that includes them, and no peer provided them.
 func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
@@ -168,7 +185,7 @@ func (n *Node) apply(rs *roundState, o tally.Outcome) {
 		case r.err != nil:
 			n.applyFailed(step, r.err)
 		default:
-			n.engine.outlook.took = r.took
+			n.engine.outlook.Took = r.took
 			n.applied(rs, o, kept, r.took.Seconds())
 			if commit == nil {
 				return

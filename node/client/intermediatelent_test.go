@@ -67,22 +67,25 @@ func TestLeavingAwaitsALentCheckpoint(t *testing.T) {
 		tasks.Work, cancel = context.WithCancel(t.Context())
 		held, log := &modelStates{}, slog.New(slog.DiscardHandler)
 		held.copies = intermediates{
-			Copies: models.Copies{Folder: true, Model: 20 * slowHash},
+			Copies: models.Copies{Folder: true, Model: 20 * core.SlowHash},
 			tasks:  tasks, jobs: &core.Jobs{}, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, log: log,
 		}
 		taking := held.copies.begin(&coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}, &clienttest.Trainer{}, 1)
-		l := &leaving{run: &view{state: &coordinator.State{}}, engine: &engine{tasks: tasks}, models: held, log: log}
-		l.since = time.Now()
-		l.until = l.since.Add(5 * time.Second)
-		if time.Sleep(20*time.Second - time.Nanosecond); !l.worthWaiting() {
+		var l core.Leave
+		l.Begin(time.Now(), 5*time.Second)
+		waits := func() bool {
+			_, stays := l.Extend(time.Now(), false, !held.copies.Settled(), held.copies.Bytes())
+			return stays
+		}
+		if time.Sleep(20*time.Second - time.Nanosecond); !waits() {
 			t.Error("the client leaves before a model that takes 20 s can be on the disk")
 		}
-		if time.Sleep(time.Nanosecond); l.worthWaiting() {
+		if time.Sleep(time.Nanosecond); waits() {
 			t.Error("the client waits too long")
 		}
-		end := &shutdown{own: own, copies: &held.copies, engine: l.engine, saver: &keep.Saver{}}
-		if _, bytes := end.unwritten(); bytes != 20*slowHash {
-			t.Errorf("%d bytes are being written, want %d", bytes, 20*slowHash)
+		end := &shutdown{own: own, copies: &held.copies, engine: &engine{}, saver: &keep.Saver{}}
+		if _, bytes := end.unwritten(); bytes != 20*core.SlowHash {
+			t.Errorf("%d bytes are being written, want %d", bytes, 20*core.SlowHash)
 		}
 		cancel()
 		taking.abandon()

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"math"
 	"reflect"
 	"time"
 
@@ -198,4 +199,22 @@ func (v *view) loss(newest, saved uint32) string {
 		return fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a former member saved a checkpoint", newest)
 	}
 	return fmt.Sprintf("this was the last member: its newest checkpoint is of step %d, and no checkpoint contains steps %d to %d", saved, saved+1, newest)
+}
+
+// claimOf returns the claim about loss and speed that this client sends with its witness proof, after
+// it has trained a batch. It does not claim a loss that is missing or not a number.
+func claimOf(t event.Trained) coordinator.Claim {
+	return coordinator.Claim{
+		Loss:  uint16(bounded(float64(t.Loss)*coordinator.LossUnit, math.MaxUint16)),
+		Speed: uint32(bounded(float64(t.Tokens)/t.Seconds, math.MaxUint32)),
+	}
+}
+
+// bounded rounds v for a claim: to an integer from 1 to most, or 0 for no claim if v is not a positive
+// number.
+func bounded(v, most float64) float64 {
+	if !(v > 0) || math.IsInf(v, 0) {
+		return 0
+	}
+	return min(max(1, math.Round(v)), most)
 }

@@ -23,7 +23,7 @@ func (n *Node) roundTrain() {
 	_, ahead := n.engine.Ahead(step + 1)
 	n.engine.CancelTraining(func(of uint32) bool { return of == step || ahead })
 	rs := n.keepUp()
-	if rs == nil || n.seat.leaving.begun() {
+	if rs == nil || n.seat.leaving.Begun() {
 		return
 	}
 	n.preempt(rs)
@@ -40,10 +40,10 @@ func (n *Node) keepUp() *roundState {
 	if !n.closeEpoch() {
 		return nil
 	}
-	if n.seat.rejoin.possible(&n.run, n.rounds.replica) {
+	if n.seat.rejoin.possible(&n.run, n.rounds.replica != nil) {
 		n.rejoin()
 	}
-	if n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) {
+	if n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.follows()) {
 		n.takeSeatBack()
 	} else if !n.run.isMember() {
 		if n.rounds.replica != nil {
@@ -224,7 +224,7 @@ func (n *Node) trained(t training) bool {
 	}
 	n.report.log.Debug("trained", "step", step, "batch", t.batch, "loss", float64(t.report.Loss), "seconds", t.report.Seconds)
 	n.report.emit(t.report)
-	n.engine.outlook.trains = time.Duration(t.report.Seconds * float64(time.Second))
+	n.engine.outlook.Trains = time.Duration(t.report.Seconds * float64(time.Second))
 	return true
 }
 
@@ -325,7 +325,7 @@ func (n *Node) roundWitness() {
 	next := n.run.state.Progress.Step + 1
 	_, ahead := n.engine.Ahead(next)
 	n.engine.CancelTraining(func(uint32) bool { return ahead })
-	if rs := n.keepUp(); rs != nil && !n.seat.leaving.begun() {
+	if rs := n.keepUp(); rs != nil && !n.seat.leaving.Begun() {
 		n.sendWitness(rs, true)
 		n.takeOwed()
 		n.trainAhead(rs)
@@ -361,11 +361,7 @@ func (n *Node) sendWitness(rs *roundState, now bool) {
 	if !rs.elected || !now && !complete {
 		return
 	}
-	index, _ := rs.Round.MemberIndex(n.run.myself())
-	if slices.ContainsFunc(rs.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }) {
-		return
-	}
-	if n.actions.answered("witness", rs.Round.Step) {
+	if rs.hasWitnessed(n.run.myself(), n.actions.answered("witness", rs.Round.Step)) {
 		return
 	}
 	proof, count := rs.Witness()

@@ -104,7 +104,7 @@ func TestFetchOfADisplacedResultEnds(t *testing.T) {
 		rs.Final = false
 		say(n, rs, clienttest.Hash(10), 1)
 		say(n, rs, clienttest.Hash(11), 1)
-		n.fetchResults()
+		n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.run.terms(n.engine.trainer))
 		rs.Final, rs.Round.WitnessesElected = true, 0 // two slots
 		away := s.Candidates[0]
 		if say(n, rs, clienttest.Hash(1), 1); away.State != tally.Fetching || s.Contains(away) || len(s.Candidates) != 2 {
@@ -134,11 +134,11 @@ func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 		}
 		n.fetcher.Unread(rs.Tally, lost, err)
 		network.blobs[c.Commitment], network.forgetful = payload, true
-		if n.fetchResults(); c.State != tally.Announced {
+		if n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.run.terms(n.engine.trainer)); c.State != tally.Announced {
 			t.Error("fetched again without a pause")
 		}
 		time.Sleep(fetch.Pause)
-		n.fetchResults()
+		n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.run.terms(n.engine.trainer))
 		proceed(n)
 		if o := rs.Judge(time.Now(), true); o.Missing > 0 || !slices.Equal(c.Payload, payload) {
 			t.Errorf("outcome %+v, %d bytes in memory", o, len(c.Payload))

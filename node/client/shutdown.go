@@ -4,18 +4,17 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/keep"
 )
 
 // A client that ends waits for its disk for at most diskShutdown plus the time of a disk that writes
-// slowHash bytes per second, and at most longestShutdown in total. A working disk needs less.
+// core.SlowHash bytes per second, and at most longestShutdown in total. A working disk needs less.
 const (
 	diskShutdown    = 3 * time.Second
 	longestShutdown = time.Minute
 
 	slowShutdown = 10 * time.Second // time after the end of the run when the client logs that it waits for the disk
-
-	computes = 300 * time.Millisecond // time that tasks without writes have to end after an interrupt
 )
 
 // shutdown ends a client: it waits for tasks and logs what is lost.
@@ -55,7 +54,7 @@ func (s *shutdown) wait() bool {
 		return false
 	}
 	steps, bytes := s.unwritten()
-	limit := min(diskShutdown+time.Duration(bytes/slowHash)*time.Second, longestShutdown)
+	limit := min(diskShutdown+time.Duration(bytes/core.SlowHash)*time.Second, longestShutdown)
 	switch s.own.ended(s.interrupted, limit, func() {
 		s.log.Info("waiting for the disk; a second Ctrl-C ends this client at once", "dir", s.saver.Folder.Dir, "unsaved_steps", steps, "limit", limit)
 	}) {

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/models"
 	"github.com/psyche-go/psyche/node/modelsync"
 )
 
@@ -23,7 +24,8 @@ type snapshotter struct {
 	run     *view
 	engine  *engine
 	rounds  *roundStates
-	models  *modelStates
+	models  *modelsync.Models
+	copies  *models.Copies
 	saver   *keep.Saver
 	store   *exchange.Store
 	log     *slog.Logger
@@ -53,7 +55,7 @@ func (t *snapshotter) take() {
 		t.notPutDown(keep.ErrNotTaken)
 	}
 	trainer, lends := t.engine.trainer.(env.Lender)
-	if copies := &t.models.copies; lends && t.folder.Dir != "" && copies.Model > copies.Large && !t.slow && !copies.Hangs() {
+	if lends && t.copies.Folder && t.copies.Model > t.models.Large && !t.slow && !t.copies.Hangs() {
 		t.putDown(trainer)
 	} else {
 		t.copy()

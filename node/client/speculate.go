@@ -6,59 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/fetch"
 	"github.com/psyche-go/psyche/node/tally"
 )
-
-// speculation contains results that were applied to the trainer's weights before it was decided
-// that they count.
-type speculation struct {
-	step     uint32
-	outcome  tally.Outcome
-	payloads [][]byte
-	seconds  float64            // time to apply the results
-	ready    bool               // the results have been applied
-	unread   []*tally.Candidate // results that could not be read
-	err      error
-
-	record  *auditor.Record // set once the outcome is known, if results are audited
-	reading bool            // the record is being read
-}
-
-// outlook decides whether speculation is worthwhile.
-type outlook struct {
-	wait     time.Duration // newest time from a round's last result to the end of the round
-	took     time.Duration // newest time to apply the results of a round
-	trains   time.Duration // duration of the newest training, without waiting
-	mistakes int           // mispredicted outcomes in this epoch
-	from     uint32        // first step of the next attempt
-}
-
-// After a misprediction, a member waits firstPause rounds before it speculates again. Each further
-// misprediction doubles this pause, at most maxDoublings times. An attacker that causes
-// mispredictions therefore wastes little of the member's time.
-const (
-	firstPause   = 16 // rounds
-	maxDoublings = 6
-)
-
-// erred records a mispredicted outcome.
-func (o *outlook) erred(step uint32) {
-	o.from = step + firstPause<<min(o.mistakes, maxDoublings)
-	o.mistakes++
-}
-
-// pays reports whether speculation is worthwhile. It saves the wait for the decision about a round.
-// It costs a copy of the weights, which takes a small part of the time to apply results. In
-// addition, the trainer may have to finish a training that used a misprediction before it starts
-// the right one. That must not take longer than witnesses wait for late members, or an attacker
-// that causes a misprediction could have this client dropped.
-func (o *outlook) pays(step uint32, leeway time.Duration) bool {
-	return step >= o.from && o.wait > o.took/4 && o.took+o.trains <= leeway
-}
 
 // speculate applies the results of the running round to the weights when the results of all members
 // have arrived, and reports whether that is done. It does not wait for the witnesses and the host
@@ -80,7 +32,7 @@ func (n *Node) speculate(rs *roundState) bool {
 	if rs.whole.IsZero() {
 		rs.whole = n.engine.tasks.Now()
 	}
-	if !n.engine.Idle() || !n.engine.outlook.pays(step, n.rounds.leeway(step+1)) || n.auditor.Judges() || n.models.copies.Owed() == step-1 {
+	if !n.engine.Idle() || !n.engine.outlook.Pays(step, n.rounds.leeway(step+1)) || n.auditor.Judges() || n.models.copies.Owed() == step-1 {
 		return false
 	}
 	own := rs.isOwn(outcome)
@@ -95,10 +47,10 @@ func (n *Node) speculate(rs *roundState) bool {
 	}, func(f *speculation) {
 		if n.engine.speculation = nil; f.ready {
 			n.engine.speculation = f
-			n.engine.outlook.took = time.Duration(f.seconds * float64(time.Second))
+			n.engine.outlook.Took = time.Duration(f.seconds * float64(time.Second))
 			return
 		}
-		n.engine.outlook.from = step + firstPause
+		n.engine.outlook.Failed(step)
 		if len(f.unread) > 0 {
 			n.fetcher.Unread(rs.Tally, f.unread, f.err)
 		} else if f.err != nil {
@@ -155,13 +107,6 @@ func (n *Node) confirm(rs *roundState, o tally.Outcome) (confirmed *speculation,
 func (e *engine) mispredicted(f *speculation, log *slog.Logger) {
 	log.Debug("a round ended with a different outcome than expected", "step", f.step)
 	e.speculation = nil
-	e.outlook.erred(f.step)
+	e.outlook.Erred(f.step)
 	e.CancelTraining(func(of uint32) bool { return of != f.step+1 })
-}
-
-// waited records how long it took from having all results of a round to its end.
-func (o *outlook) waited(before *roundState, now time.Time) {
-	if before != nil && !before.whole.IsZero() {
-		o.wait = now.Sub(before.whole)
-	}
 }

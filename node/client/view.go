@@ -270,3 +270,52 @@ func (v *view) CompletionTime() time.Duration {
 func roundTime(c coordinator.Config) time.Duration {
 	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond
 }
+
+// modelSyncTime returns the time limit for getting a model from a holder: the time that members
+// have for it before every epoch (warmup_time).
+func (v *view) modelSyncTime() time.Duration {
+	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
+}
+
+// closedEarly reports whether the authority closed the run before its last step.
+func (v *view) closedEarly() bool {
+	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
+}
+
+// reported reports whether this client reported the model of a checkpoint.
+func (v *view) reported(c coordinator.Checkpoint) bool {
+	return slices.ContainsFunc(v.state.Reporters(c.Step), func(r coordinator.Client) bool { return v.is(r) && r.Report.Digest == c.Digest })
+}
+
+// lapseNow returns the newest rollback gap. It reports whether the model that the epoch starts from
+// lacks the steps of this gap.
+func (v *view) lapseNow() (coordinator.Lapse, bool) {
+	s := v.state
+	if len(s.Lapses) == 0 {
+		return coordinator.Lapse{}, false
+	}
+	newest := s.Lapses[len(s.Lapses)-1]
+	return newest, newest.Last+1 == s.Epoch.StartStep
+}
+
+// onlyHolder reports whether this client is the only member with the model that an epoch starts from,
+// and other members are waiting for the model.
+func (v *view) onlyHolder() bool {
+	s := v.state
+	me, ok := s.Member(v.myself())
+	if !ok || !s.Model.Checkpoint.FromPeers() || !me.HoldsModel && !slices.Contains(s.Epoch.Ready, me.ID) {
+		return false
+	}
+	others := false
+	for i := range s.Epoch.Clients {
+		c := &s.Epoch.Clients[i]
+		if c.State != coordinator.Healthy || v.is(*c) {
+			continue
+		}
+		if c.HoldsModel || slices.Contains(s.Epoch.Ready, c.ID) {
+			return false
+		}
+		others = true
+	}
+	return others
+}

@@ -64,18 +64,18 @@ func TestEndsOfScopes(t *testing.T) {
 // TestReplaysOfAnEarlierReturn checks that a replay is stale when the return to the epoch begins
 // again, or another epoch has begun.
 func TestReplaysOfAnEarlierReturn(t *testing.T) {
-	r := &rejoin{engine: &engine{}}
+	r, jobs := &rejoin{}, &core.Jobs{}
 	epoch := epochKey{startStep: 5}
 	for name, change := range map[string]func(){
-		"another epoch": func() { r.into(epochKey{startStep: 9}) },
-		"lost again":    func() { r.again(epoch, 0) },
+		"another epoch": func() { r.into(epochKey{startStep: 9}, jobs) },
+		"lost again":    func() { r.again(epoch, 0, jobs) },
 	} {
-		r.into(epoch)
-		replay := r.engine.Spawn(core.Replay{})
-		if r.into(epoch); !r.engine.Wanted(replay) {
+		r.into(epoch, jobs)
+		replay := jobs.Spawn(core.Replay{})
+		if r.into(epoch, jobs); !jobs.Wanted(replay) {
 			t.Errorf("%s: the replay is stale too early", name)
 		}
-		if change(); r.engine.Wanted(replay) {
+		if change(); jobs.Wanted(replay) {
 			t.Errorf("%s: the replay is wanted", name)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -33,21 +32,6 @@ type Copies struct {
 	dropped uint32 // step of the intermediate checkpoint before which folders were removed
 	first   uint32 // step of the first copy that this process took; 0: none
 	disk
-}
-
-// Copy is a copy of an intermediate checkpoint: the model after a step of the running epoch.
-type Copy struct {
-	coordinator.Recorded
-	Memory *checkpoint.Snapshot // nil: it is on the disk
-	Facts  checkpoint.Facts     // zero: unknown, because the model is from another member
-}
-
-// Size returns the bytes of a model's tensors.
-func Size(s checkpoint.Snapshot) (size int) {
-	for _, tensor := range s.Tensors {
-		size += len(tensor.Data)
-	}
-	return size
 }
 
 // Busy reports whether a model is being hashed, or written for the first time.
@@ -100,50 +84,6 @@ func (c *Copies) Owed() uint32 { return c.owed }
 // model when this client reports it too, so that no counted result is lost.
 func (c *Copies) DueAfter(s *coordinator.State, step uint32) bool {
 	return !c.Busy() && !c.Has(step) && (step == c.owed || c.asked(s, step))
-}
-
-// Hash is the hashing of a copy.
-type Hash struct {
-	Copy        // the caller sets Digest and Facts
-	Urgent bool // no training is running, and other members wait
-	taken  *coordinator.State
-}
-
-// Hash starts to hash a copy of the model after a step. It returns nil if there is nothing to hash.
-func (c *Copies) Hash(s *coordinator.State, step uint32, taken checkpoint.Snapshot) *Hash {
-	if c.Busy() || c.Has(step) {
-		return nil
-	}
-	c.note(s, step)
-	c.hashing, c.size = true, Size(taken)
-	return &Hash{Copy: Copy{Recorded: coordinator.Recorded{Step: step}, Memory: &taken}, Urgent: c.Leaving, taken: s}
-}
-
-// Hashed ends the hashing of a copy, and keeps the copy if ok: on the disk if there is a folder and
-// the disk accepts it, else in memory. It returns the write to start, or nil.
-func (c *Copies) Hashed(now time.Time, h *Hash, ok bool) *Write {
-	c.hashing = false
-	if !ok {
-		return nil
-	}
-	var w *Write
-	if c.Folder && c.Settled() && !c.Hangs() {
-		w = c.put(now, h.taken, h.Copy, !c.Leaving)
-	}
-	if w == nil || !w.First {
-		c.Add(h.Copy)
-	}
-	return w
-}
-
-// note records that the model after a step is being taken.
-func (c *Copies) note(s *coordinator.State, step uint32) {
-	if c.asked(s, step) {
-		c.answer = step
-	}
-	if c.first == 0 {
-		c.first = step
-	}
 }
 
 // Add adds a copy unless there is already one of its step.
@@ -218,17 +158,6 @@ func (c *Copies) Trim(now time.Time, s *coordinator.State, shared bool) *Kept {
 	}
 	c.dropped = commit.Step
 	return &Kept{steps: map[uint32]bool{checkpoint.Step: true}, from: commit.Step, until: ^uint32(0), all: now.Add(diskTimeout)}
-}
-
-// isRecorded reports whether the run has recorded a model.
-func isRecorded(s *coordinator.State, r coordinator.Recorded) bool {
-	c := s.Model.Checkpoint
-	return r == s.Epoch.Commit || c.FromPeers() && r.Digest == c.Digest || slices.Contains(s.Earlier, r)
-}
-
-// inRound reports whether a round is running.
-func inRound(s *coordinator.State) bool {
-	return s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
 }
 
 // Unreported returns the newest model that this client holds but has not reported to the run.

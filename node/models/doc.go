@@ -2,6 +2,7 @@
 // It has no context, clock, goroutine, disk or network: package node/client executes the decisions.
 //
 //   - copies.go: Copies decides which models to take, keep, report and drop.
-//   - disk.go: Copies decides which copy to write to the disk, and when.
+//   - work.go: the work that Copies starts (Take, Hash, Write), and its results.
+//   - disk.go: writes to the disk, and the folders that must stay.
 //   - shares.go: Shares decides which copies members that return to the epoch may fetch.
 package models
