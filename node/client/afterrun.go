@@ -4,10 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/modelsync"
-	"github.com/psyche-go/psyche/record/backend"
 )
 
 // afterRun is the client's work after the end of the run. If it was disconnected in the last epoch,
@@ -28,11 +26,11 @@ func (p *afterRun) over(now time.Time, wait time.Duration) bool { return now.Sub
 // model: they waited for the next epoch when the run ended. Some networks never report that such a
 // client has disconnected.
 func (p *afterRun) joiners(v *view) (here int) {
-	s := v.state
+	s, connected := v.state, v.connected()
 	for i := range s.Pending {
 		_, member := s.Member(s.Pending[i].ID)
 		member = member || slices.ContainsFunc(s.Epoch.Exited, func(c coordinator.Client) bool { return c.ID == s.Pending[i].ID })
-		if !member && !v.is(s.Pending[i]) && slices.ContainsFunc(v.peers, func(peer backend.Peer) bool { return peer.ID == identity.ID(s.Pending[i].ID) }) {
+		if !member && !v.is(s.Pending[i]) && connected[s.Pending[i].ID] {
 			here++
 		}
 	}
@@ -54,15 +52,12 @@ func (p *afterRun) awaited(v *view) (away, here int) {
 		has[v.state.Pending[i].ID] = false
 	}
 	has[v.myself()] = true
-	connected := make(map[identity.ID]bool, len(v.peers))
-	for _, peer := range v.peers {
-		connected[peer.ID] = true
-	}
+	connected := v.connected()
 	for _, clients := range [][]coordinator.Client{v.state.Epoch.Clients, v.state.Epoch.Exited} {
 		for i := range clients {
 			switch id := clients[i].ID; {
 			case has[id], clients[i].State == coordinator.Ejected:
-			case connected[identity.ID(id)]:
+			case connected[id]:
 				p.back[id] = true
 				here++
 			case !p.back[id]:

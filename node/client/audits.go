@@ -77,10 +77,7 @@ func (rs *roundState) isNeeded(v *view, draws env.Draws) bool {
 	for _, w := range rs.Round.Witnesses {
 		spoken[int(w.Member)] = true
 	}
-	connected := make(map[coordinator.ClientID]bool, len(v.peers))
-	for _, peer := range v.peers {
-		connected[coordinator.ClientID(peer.ID)] = true
-	}
+	connected := v.connected()
 	awaited, able := 0, 0
 	for i := range rs.Slots {
 		if owner := rs.Slots[i].Owner; v.healthy(owner) {

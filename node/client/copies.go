@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,55 +31,58 @@ type intermediates struct {
 
 // taking is an intermediate checkpoint that is being taken.
 type taking struct {
-	models.Taking
-	lent *keep.Lent // nil: the model is copied
-	copy checkpoint.Snapshot
-	took time.Duration
-	err  error
+	step  uint32
+	limit time.Duration // for lending
+	lent  *keep.Lent    // nil: the model is copied
+	copy  checkpoint.Snapshot
+	took  time.Duration
+	err   error
 }
 
 // begin begins to take the model after a step. If the model is lent, begin starts the task that
 // writes it and afterwards hashes the file.
 func (c *intermediates) begin(s *coordinator.State, trainer env.Trainer, step uint32) *taking {
 	_, lends := trainer.(env.Lender)
-	t := &taking{Taking: c.Take(c.tasks.Now(), s, step, lends)}
-	w := t.Write
+	t := &taking{step: step, limit: models.LendTime(s)}
+	w := c.Take(c.tasks.Now(), s, step, lends)
 	if w == nil {
 		return t
 	}
 	t.lent = keep.NewLent()
-	lent, facts, folder := t.lent, keep.FactsAfter(s, step), c.folder
-	w.Task = spawn(c.tasks, c.jobs, core.WriteIntermediate{Step: step}, func(ctx context.Context) (r intermediateWrite) {
-		begun := c.tasks.Now()
-		r.err = c.tasks.AtDisk(func() error {
-			return recovered(func() (err error) {
-				r.old = c.removeOld(&w.Kept)
-				r.facts, err = folder.SaveLentIntermediate(ctx, lent, facts, func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error) {
-					err = quietly(s, func() error {
-						digest, err = checkpoint.DigestDir(ctx, dir, nil)
-						return err
-					})
-					return digest, err
+	lent, facts, dir := t.lent, keep.FactsAfter(s, step), c.folder.Intermediate(step)
+	c.spawn(w, func(ctx context.Context, r *written) error {
+		return recovered(func() (err error) {
+			r.old = c.removeOld(&w.Kept)
+			r.facts, err = lent.Save(ctx, dir, facts, func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error) {
+				err = quietly(s, func() error {
+					r.digest, err = checkpoint.DigestDir(ctx, dir, nil)
+					return err
 				})
-				return err
+				return r.digest, err
 			})
+			return err
 		})
-		r.took = c.tasks.Now().Sub(begun)
-		return r
-	}, func(r intermediateWrite) {
-		w.Facts = r.facts
-		_, _ = hex.Decode(w.Digest[:], []byte(r.facts.Digest))
-		c.wrote(w, r, true)
-	}, func(r intermediateWrite) { c.wrote(w, r, false) })
+	})
 	return t
 }
 
-// intermediateWrite is the result of writing an intermediate checkpoint.
-type intermediateWrite struct {
-	facts checkpoint.Facts // of a lent model
-	took  time.Duration    // for a lent model
-	old   error            // of removing old intermediate checkpoints
-	err   error
+// written is the result of hashing or writing an intermediate checkpoint.
+type written struct {
+	digest [32]byte         // unless a copy is written
+	facts  checkpoint.Facts // of a lent model
+	took   time.Duration
+	old    error // of removing old intermediate checkpoints
+	err    error
+}
+
+// spawn starts the task that writes a model.
+func (c *intermediates) spawn(w *models.Write, write func(ctx context.Context, r *written) error) {
+	w.Task = spawn(c.tasks, c.jobs, core.WriteIntermediate{Step: w.Step}, func(ctx context.Context) (r written) {
+		begun := c.tasks.Now()
+		r.err = c.tasks.AtDisk(func() error { return write(ctx, &r) })
+		r.took = c.tasks.Now().Sub(begun)
+		return r
+	}, func(r written) { c.wrote(w, r, true) }, func(r written) { c.wrote(w, r, false) })
 }
 
 // take takes the model, in the task that applied the step, before the weights change again.
@@ -88,25 +90,14 @@ func (t *taking) take(ctx context.Context, tasks *env.Tasks, trainer env.Trainer
 	begun := tasks.Now()
 	defer func() { t.took = tasks.Now().Sub(begun) }()
 	if t.lent == nil {
-		t.copy, t.err = copyAfter(ctx, trainer, t.Step)
+		t.err = recovered(func() (err error) {
+			t.copy, err = trainer.Snapshot(ctx)
+			t.copy.Step = t.step
+			return err
+		})
 		return
 	}
-	t.err = lend(ctx, tasks, trainer.(env.Lender), t.lent, t.Step, t.Limit)
-}
-
-// copyAfter copies the model for an intermediate checkpoint, inside the task that applied a step.
-// An error costs only the intermediate checkpoint.
-func copyAfter(ctx context.Context, trainer env.Trainer, step uint32) (s checkpoint.Snapshot, err error) {
-	defer func() {
-		if failed := recover(); failed != nil {
-			err = fmt.Errorf("copy the model: %v", failed)
-		}
-	}()
-	if s, err = trainer.Snapshot(ctx); err != nil {
-		return s, errors.Join(errors.New("copy the model"), err)
-	}
-	s.Step = step
-	return s, nil
+	t.err = lend(ctx, tasks, trainer.(env.Lender), t.lent, t.step, t.limit)
 }
 
 // lend lends the model after a step to the task that writes it to the disk, for at most limit.
@@ -136,13 +127,13 @@ func (t *taking) abandon() {
 // taken handles the result. An error means that there is no intermediate checkpoint after this
 // step.
 func (c *intermediates) taken(t *taking, s *coordinator.State) error {
-	c.log.Debug("the trainer waited for an intermediate checkpoint", "step", t.Step, "seconds", t.took.Seconds())
+	c.log.Debug("the trainer waited for an intermediate checkpoint", "step", t.step, "seconds", t.took.Seconds())
 	switch {
 	case t.err != nil && t.lent != nil && !errors.Is(t.err, context.Canceled):
 		c.NotLent(s)
 	case t.err != nil:
 	case t.lent == nil:
-		c.take(t.Step, t.copy, s)
+		c.take(t.step, t.copy, s)
 	}
 	return t.err
 }
@@ -172,7 +163,7 @@ func (c *intermediates) take(step uint32, taken checkpoint.Snapshot, s *coordina
 	if h.Urgent {
 		work = func(_ checkpoint.Snapshot, do func() error) error { return recovered(do) }
 	}
-	spawn(c.tasks, c.jobs, core.Hash{Step: step}, func(context.Context) (r hashed) {
+	spawn(c.tasks, c.jobs, core.Hash{Step: step}, func(context.Context) (r written) {
 		begun := c.tasks.Now()
 		r.err = work(taken, func() error {
 			if err := taken.Validate(); err != nil {
@@ -183,7 +174,7 @@ func (c *intermediates) take(step uint32, taken checkpoint.Snapshot, s *coordina
 		})
 		r.took = c.tasks.Now().Sub(begun)
 		return r
-	}, func(r hashed) {
+	}, func(r written) {
 		if r.err != nil {
 			c.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", r.err)
 		} else {
@@ -192,14 +183,7 @@ func (c *intermediates) take(step uint32, taken checkpoint.Snapshot, s *coordina
 		facts.Digest = hexOf(r.digest)
 		h.Digest, h.Facts = r.digest, facts
 		c.write(c.Hashed(c.tasks.Now(), h, r.err == nil))
-	}, func(hashed) { c.Hashed(c.tasks.Now(), h, false) })
-}
-
-// hashed is the result of hashing a copy.
-type hashed struct {
-	digest [32]byte
-	took   time.Duration
-	err    error
+	}, func(written) { c.Hashed(c.tasks.Now(), h, false) })
 }
 
 // tend writes copies that exist only in memory, and removes copies that are no longer needed. shared
@@ -229,22 +213,22 @@ func (c *intermediates) write(w *models.Write) {
 		return
 	}
 	taken, facts := *w.Memory, w.Facts
-	w.Task = spawn(c.tasks, c.jobs, core.WriteIntermediate{Step: w.Step}, func(context.Context) (r intermediateWrite) {
-		r.err = c.tasks.AtDisk(func() error {
-			return quietly(taken, func() error {
-				r.old = c.removeOld(&w.Kept)
-				return c.save(c.folder, taken, facts)
-			})
+	c.spawn(w, func(_ context.Context, r *written) error {
+		return quietly(taken, func() error {
+			r.old = c.removeOld(&w.Kept)
+			return c.save(c.folder, taken, facts)
 		})
-		return r
-	}, func(r intermediateWrite) { c.wrote(w, r, true) }, func(r intermediateWrite) { c.wrote(w, r, false) })
+	})
 }
 
 // wrote handles the result of writing a copy. wanted reports whether the client still wants the
 // copy.
-func (c *intermediates) wrote(w *models.Write, r intermediateWrite, wanted bool) {
+func (c *intermediates) wrote(w *models.Write, r written, wanted bool) {
 	c.warnOf(r.old)
 	delayed := !w.First
+	if w.Lent {
+		w.Digest, w.Facts = r.digest, r.facts
+	}
 	c.Written(c.tasks.Now(), w, r.err, wanted)
 	switch {
 	case w.Lent && (!wanted || errors.Is(r.err, keep.ErrNotTaken)):

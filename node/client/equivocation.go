@@ -29,7 +29,7 @@ type offender struct {
 func (n *Node) eject() {
 	const kind = "equivocation"
 	state, me := n.run.state, n.run.myself()
-	for _, step := range n.rounds.steps {
+	for _, step := range n.rounds.steps() {
 		rs := n.rounds.of[step]
 		for _, o := range rs.offences {
 			about := offender{o.slot.Owner, step}

@@ -112,10 +112,7 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	if step := g.step.Load(); a.Step < step && step-a.Step > coordinator.StoredRounds {
 		return errTooLate
 	}
-	select {
-	case g.heard <- announcement{from: from, author: author, result: a, raw: message}:
-	default: // repairGossip requests again what is lost here
-	}
+	g.pass(announcement{from: from, author: author, result: a, raw: message}) // repairGossip requests again what is lost here
 	return nil
 }
 
@@ -135,10 +132,7 @@ func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	if head.Step == 0 || !of.signed(head) {
 		return errUnsigned
 	}
-	select {
-	case g.heard <- announcement{from: from, result: wire.ResultAnnouncement{Step: head.Step, Start: head}}:
-	default:
-	}
+	g.pass(announcement{from: from, result: wire.ResultAnnouncement{Step: head.Step, Start: head}})
 	return nil
 }
 
@@ -184,6 +178,14 @@ func (g *gossipReader) hearWaiting(hear func(announcement)) {
 	}
 }
 
+// pass passes an announcement to the loop. It drops the announcement if too many wait.
+func (g *gossipReader) pass(a announcement) {
+	select {
+	case g.heard <- a:
+	default:
+	}
+}
+
 // maxPushes is the maximum number of results that a member may push in a round. An honest member
 // pushes one result, and a second result only after a restart.
 const maxPushes = 4
@@ -205,10 +207,7 @@ func (g *gossipReader) pushed(from identity.ID, raw, payload []byte) error {
 		g.misbehaved(from, "pushed result: "+err.Error())
 		return err
 	}
-	select {
-	case g.heard <- announcement{from: from, author: author, result: a, raw: raw, payload: payload}:
-	default: // the announcement is also gossiped
-	}
+	g.pass(announcement{from: from, author: author, result: a, raw: raw, payload: payload}) // the announcement is also gossiped
 	return nil
 }
 

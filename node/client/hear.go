@@ -31,7 +31,7 @@ func (n *Node) openRounds() {
 	for i, round := range rounds {
 		rs := n.rounds.of[round.Step]
 		if rs != nil && rs.Round.Seed != round.Seed { // the host lost its state
-			n.rounds.remove(round.Step)
+			delete(n.rounds.of, round.Step)
 			closed, rs = append(closed, rs), nil
 		}
 		if rs == nil {
@@ -46,19 +46,19 @@ func (n *Node) openRounds() {
 			if before != nil && !before.whole.IsZero() {
 				n.engine.outlook.Waited(rs.opened.Sub(before.whole))
 			}
-			n.rounds.put(round.Step, rs)
+			n.rounds.of[round.Step] = rs
 		}
 		if rs.start == (wire.Head{}) && !rs.Began {
 			rs.start = n.run.startOf(round.Step)
 		}
 		rs.Renew(round, !running || i < len(rounds)-1)
 	}
-	for _, step := range n.rounds.steps {
+	for _, step := range n.rounds.steps() {
 		behind := n.rounds.replica != nil && step > n.rounds.replica.step && step+coordinator.StoredRounds > newest
 		ahead := step > newest // the host went back: these rounds are not the run's
 		if ahead || step+kept <= newest && !behind {
 			closed = append(closed, n.rounds.of[step])
-			n.rounds.remove(step)
+			delete(n.rounds.of, step)
 		}
 	}
 	for _, rs := range closed {
@@ -66,7 +66,9 @@ func (n *Node) openRounds() {
 		n.store.Cache.DropRound(rs.Round.Step)
 		n.store.Drop(rs.Blobs()...)
 	}
-	for _, u := range n.rounds.takeEarly() {
+	early := n.rounds.early
+	n.rounds.early, n.rounds.earlyBytes = nil, 0
+	for _, u := range early {
 		n.hear(u)
 	}
 }
@@ -148,15 +150,16 @@ const forkNoticeTime = 2 * time.Second
 
 // terms returns the run's current limits for a fetch.
 func (v *view) terms(trainer env.Trainer) fetch.Terms {
-	return fetch.Terms{Trainer: trainer, Completion: v.CompletionTime(), Round: roundTime(v.state.Config)}
+	c := v.state.Config
+	return fetch.Terms{Trainer: trainer, Completion: v.CompletionTime(), Round: time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond}
 }
 
-// fetched receives the results of the fetcher.
+// fetched receives the results of the fetcher. It implements fetch.Owner.
 type fetched struct {
+	*exchange.Store
+	*reporter
 	rounds *roundStates
 	shares *models.Shares
-	store  *exchange.Store
-	report *reporter
 }
 
 // Late implements fetch.Owner: the round was dropped here, or is applied.
@@ -165,22 +168,11 @@ func (f fetched) Late(t *tally.Tally) bool {
 	return rs == nil || rs.Tally != t || r != nil && t.Round.Step <= r.step
 }
 
-// Held implements fetch.Owner.
-func (f fetched) Held(t *tally.Tally, s *tally.Slot, c *tally.Candidate) { f.report.foreign(t, s, c) }
-
-// Rejected implements fetch.Owner.
-func (f fetched) Rejected(t *tally.Tally, s *tally.Slot, reason string) {
-	f.report.rejected(t, s, reason)
-}
-
 // NoRoom implements fetch.Owner. To free memory for running rounds, it drops data that is kept only for
 // members that were away.
 func (f fetched) NoRoom() {
-	f.store.Forget(0, 0)
+	f.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {
 		f.shares.Stop(r.epoch.startStep)
 	}
 }
-
-// Drop implements fetch.Owner.
-func (f fetched) Drop(hashes ...[32]byte) { f.store.Drop(hashes...) }

@@ -14,7 +14,7 @@ func (n *Node) takeOwed() bool {
 	if r == nil || r.closing || r.step < r.epoch.startStep || !n.run.isMember() || !n.engine.Idle() || !c.DueAfter(n.run.state, r.step) {
 		return false
 	}
-	c.Owe(0)
+	c.Owed = 0
 	c.takeNow(&n.run, &n.engine, r.step, func(err error) {
 		n.report.log.Warn("skipping an intermediate checkpoint", "step", r.step, "err", err)
 	})

@@ -83,7 +83,7 @@ func TestLeavingAwaitsALentCheckpoint(t *testing.T) {
 		if time.Sleep(time.Nanosecond); waits() {
 			t.Error("the client waits too long")
 		}
-		end := &shutdown{own: own, copies: &held.copies, engine: &engine{}, saver: &keep.Saver{}}
+		end := &shutdown{own: own, copies: &held.copies.Copies, saver: &keep.Saver{}}
 		if _, bytes := end.unwritten(); bytes != 20*core.SlowHash {
 			t.Errorf("%d bytes are being written, want %d", bytes, 20*core.SlowHash)
 		}

@@ -21,8 +21,11 @@ func (n *Node) keepSeat() {
 		// The coordinator relies on pending clients that claimed to hold the model. The held model
 		// may be from an epoch that was rolled back, so that the run does not continue from it.
 		held := n.models.Held != nil && !s.Model.Checkpoint.FromPeers()
-		holds := !s.Pending[i].HoldsModel || held || n.rounds.replica != nil || n.models.holds.checkpoint(s)
-		if holds && !n.models.holds.moreThan(s, &s.Pending[i], n.seat.told) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
+		waits := &s.Pending[i]
+		holds := !waits.HoldsModel || held || n.rounds.replica != nil || n.models.holds.checkpoint(s)
+		// The run may have recorded a newer model of this client since it joined.
+		more := !waits.HoldsModel && n.seat.told != s.Model.Checkpoint && n.models.holds.newest(s).Step > waits.HoldsEarlier
+		if holds && !more && n.seat.reveals.opens(waits, s.Progress.Epoch) {
 			return
 		}
 	} else if !n.needsSeat() {

@@ -31,7 +31,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: Runtime is set, so call Step instead of Run", errInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := &shutdown{own: own, saver: n.saver, copies: &n.models.copies, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
+	end := &shutdown{own: own, saver: n.saver, copies: &n.models.copies.Copies, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
 	defer func() {
 		cancel()
 		if !end.close() {

@@ -46,7 +46,7 @@ func New(o Options) (*Node, error) {
 		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
 	})
 	n.fetcher = fetch.New(fetch.Options{
-		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, &n.models.copies.shares, n.store, n.report}, Log: log, Limit: o.Downloads,
+		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{n.store, n.report, &n.rounds, &n.models.copies.shares}, Log: log, Limit: o.Downloads,
 	})
 	n.models.copies = intermediates{
 		Copies: models.Copies{Folder: o.CheckpointDir != "", Large: n.models.Large},
@@ -61,8 +61,8 @@ func New(o Options) (*Node, error) {
 		},
 	})
 	n.models.snapshotter = snapshotter{
-		tasks: tasks, network: o.Network, folder: o.folder(), run: &n.run, engine: &n.engine, rounds: &n.rounds,
-		models: n.models.Models, copies: &n.models.copies.Copies, saver: n.saver, store: n.store, log: log, failed: n.applyFailed,
+		network: o.Network, run: &n.run, engine: &n.engine, rounds: &n.rounds,
+		models: n.models.Models, copies: &n.models.copies.Copies, saver: n.saver, store: n.store, failed: n.applyFailed,
 	}
 	n.models.holds = holdings{n.models.Models, &n.models.copies.Copies, n.saver}
 	return n, nil

@@ -121,20 +121,21 @@ func (n *Node) replay(q quorum) {
 	if until > r.step {
 		n.models.Held = nil
 	}
-	start(&n.engine, core.Replay{From: r.epoch.checkpoint, Until: until}, func(ctx context.Context) (f followed) {
+	var f modelsync.Replayed
+	start(&n.engine, core.Replay{From: r.epoch.checkpoint, Until: until}, func(ctx context.Context) (err error) {
 		ctx, cancel := n.tasks.WithTimeout(ctx, limit)
 		defer cancel()
-		f.Replayed, f.err = n.models.Follow(ctx, trainer, plan)
-		return f
-	}, func(f followed) {
+		f, err = n.models.Follow(ctx, trainer, plan)
+		return err
+	}, func(err error) {
 		n.report.total.ModelReceived += f.Fetched
 		now := n.run.state.Progress.Step
-		lost := r.came(n.tasks.Now(), now, until, f)
+		lost := r.came(n.tasks.Now(), now, until, f, err)
 		switch {
 		case lost:
 			n.store.Drop(f.Blobs...)
-			n.report.log.Warn("cannot rejoin the running epoch", "step", until, "will_retry", !r.tooMany(r.epoch.term(now)), "err", f.err)
-		case f.err == nil:
+			n.report.log.Warn("cannot rejoin the running epoch", "step", until, "will_retry", !r.tooMany(r.epoch.term(now)), "err", err)
+		case err == nil:
 			n.auditor.ForgetMomentum(now)
 			n.auditor.ForgetRounds()
 			for _, round := range f.Rounds {
@@ -144,7 +145,7 @@ func (n *Node) replay(q quorum) {
 				n.report.log.Info("applied the counted results of the running epoch; optimizer reset", "step", until, "bytes", f.Fetched)
 			}
 		}
-	}, func(f followed) {
+	}, func(error) {
 		n.report.total.ModelReceived += f.Fetched
 		n.store.Drop(f.Blobs...)
 	})

@@ -56,15 +56,16 @@ func (r *reporter) state(v *view) {
 	}
 }
 
-// foreign reports a held result as rejected if it was made from another replica of the model.
-func (r *reporter) foreign(t *tally.Tally, s *tally.Slot, c *tally.Candidate) {
+// Held implements fetch.Owner. It reports a held result as rejected if it was made from another replica
+// of the model.
+func (r *reporter) Held(t *tally.Tally, s *tally.Slot, c *tally.Candidate) {
 	if t.Began && c.State == tally.Held && c.Replica != t.Replica {
-		r.rejected(t, s, "made from a different replica of the model")
+		r.Rejected(t, s, "made from a different replica of the model")
 	}
 }
 
-// rejected reports a result that this client does not count.
-func (r *reporter) rejected(t *tally.Tally, s *tally.Slot, reason string) {
+// Rejected implements fetch.Owner. It reports a result that this client does not count.
+func (r *reporter) Rejected(t *tally.Tally, s *tally.Slot, reason string) {
 	from := identity.ID(s.Owner)
 	r.log.Warn("result rejected", "step", t.Round.Step, "batch", s.Batch, "from", from.Short(), "reason", reason)
 	r.emit(event.Rejected{Step: t.Round.Step, Batch: batchOf(s.Batch), From: from.String(), Reason: reason})

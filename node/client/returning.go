@@ -7,6 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/modelsync"
+	"github.com/psyche-go/psyche/node/tally"
 )
 
 const (
@@ -102,7 +103,7 @@ func (r *rejoin) from(m *modelsync.Model) {
 	case r.begins(m):
 		r.model, r.first, r.step, r.hash, r.before = m, m.Step, m.Step, [32]byte{}, [32]byte{}
 	default:
-		start, before := startReplicaOf(m), r.epoch.startStep-1
+		start, before := tally.StartReplica(m.Digest), r.epoch.startStep-1
 		r.model, r.first, r.step, r.hash, r.before = m, before, before, start, start
 	}
 }
@@ -136,16 +137,10 @@ func (r *rejoin) obtained(m *modelsync.Model, copies *intermediates, err error, 
 	}
 }
 
-// followed is the result of modelsync.Models.Follow.
-type followed struct {
-	modelsync.Replayed
-	err error
-}
-
 // came updates the progress after a replay up to a step, while the round of step running runs. lost
 // means that the trainer's weights cannot be used any more.
-func (r *rejoin) came(now time.Time, running, until uint32, got followed) (lost bool) {
-	if got.err == nil {
+func (r *rejoin) came(now time.Time, running, until uint32, got modelsync.Replayed, err error) (lost bool) {
+	if err == nil {
 		r.step, r.hash, r.before = until, got.Hash, got.Before
 		if len(got.Rounds) == 0 && until >= r.epoch.startStep {
 			r.before = [32]byte{} // only the hash after the step was requested

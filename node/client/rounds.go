@@ -2,6 +2,7 @@ package client
 
 import (
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -61,9 +62,6 @@ func beganWith(key epochKey, m *modelsync.Model) (digest [32]byte) {
 	}
 	return digest
 }
-
-// startReplicaOf returns the replica hash at the start of an epoch with a model.
-func startReplicaOf(m *modelsync.Model) [32]byte { return tally.StartReplica(m.Digest) }
 
 // findOtherModels logs, once in an epoch, that members started with different models. This can happen
 // if the starting model does not come from members: each member then loads it from the location that
@@ -157,7 +155,7 @@ func (rs *roundState) begin(r *replica, lag uint32, report *reporter) {
 	rs.Begin(tally.ReplicaAt(from, rs.start.Hash))
 	for i := range rs.Slots {
 		for _, c := range rs.Slots[i].Candidates {
-			report.foreign(rs.Tally, &rs.Slots[i], c)
+			report.Held(rs.Tally, &rs.Slots[i], c)
 		}
 	}
 }
@@ -218,7 +216,6 @@ func (rs *roundState) offended(s *tally.Slot, now time.Time) {
 type roundStates struct {
 	replica    *replica               // nil: the client does not follow the epoch
 	of         map[uint32]*roundState // by step
-	steps      []uint32               // ascending; replaced, never modified in place
 	early      []announcement         // for rounds that have not started here
 	earlyBytes int                    // bytes of the results in early
 }
@@ -235,31 +232,13 @@ func (states *roundStates) Round(step uint32) (*tally.Tally, tally.Commitment) {
 	return rs.Tally, rs.commitment
 }
 
-// put adds the round of a step.
-func (states *roundStates) put(step uint32, rs *roundState) {
-	states.of[step] = rs
-	states.order()
-}
-
-// remove removes the round of a step.
-func (states *roundStates) remove(step uint32) {
-	delete(states.of, step)
-	states.order()
-}
-
-func (states *roundStates) order() {
-	steps := make([]uint32, 0, len(states.of))
-	for step := range states.of {
-		steps = append(steps, step)
-	}
-	slices.Sort(steps)
-	states.steps = steps
-}
+// steps returns the steps of the rounds in ascending order.
+func (states *roundStates) steps() []uint32 { return slices.Sorted(maps.Keys(states.of)) }
 
 // after returns the tallies of the rounds after a step, oldest first.
 func (states *roundStates) after(step uint32) []*tally.Tally {
-	open := make([]*tally.Tally, 0, len(states.steps))
-	for _, s := range states.steps {
+	open := make([]*tally.Tally, 0, len(states.of))
+	for _, s := range states.steps() {
 		if s > step {
 			open = append(open, states.of[s].Tally)
 		}
@@ -304,11 +283,4 @@ func (states *roundStates) keepEarly(msg announcement, next uint32) {
 	}
 	states.earlyBytes += len(msg.payload)
 	states.early = append(states.early, msg)
-}
-
-// takeEarly returns and removes the kept announcements.
-func (states *roundStates) takeEarly() []announcement {
-	early := states.early
-	states.early, states.earlyBytes = nil, 0
-	return early
 }

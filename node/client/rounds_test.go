@@ -76,7 +76,7 @@ func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *blobN
 	round := clienttest.Round()
 	n.rounds.replica = &replica{step: round.Step - 1}
 	rs := newRoundState(round, &n.run, n.Draws, time.Time{})
-	n.rounds.put(round.Step, rs)
+	n.rounds.of[round.Step] = rs
 	list := make([]tally.Commitment, len(rs.Slots))
 	list[0] = holds
 	round.Witnesses = clienttest.Proofs(round.Seed, clienttest.Owners(round), list, list, list)

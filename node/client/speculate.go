@@ -32,7 +32,7 @@ func (n *Node) speculate(rs *roundState) bool {
 	if rs.whole.IsZero() {
 		rs.whole = n.engine.tasks.Now()
 	}
-	if !n.engine.Idle() || !n.engine.outlook.Pays(step, n.rounds.leeway(step+1)) || n.auditor.Judges() || n.models.copies.Owed() == step-1 {
+	if !n.engine.Idle() || !n.engine.outlook.Pays(step, n.rounds.leeway(step+1)) || n.auditor.Judges() || n.models.copies.Owed == step-1 {
 		return false
 	}
 	own := rs.isOwn(outcome)
@@ -98,7 +98,7 @@ func (n *Node) confirm(rs *roundState, o tally.Outcome) (confirmed *speculation,
 	}
 	n.engine.speculation = nil
 	if !replica.closing && n.run.isMember() && n.models.copies.Due(n.run.state, step) {
-		n.models.copies.Owe(step)
+		n.models.copies.Owed = step
 	}
 	return f, false
 }

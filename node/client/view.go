@@ -161,6 +161,15 @@ func (v *view) admitted() []backend.Peer {
 	return admitted
 }
 
+// connected returns the clients that have an address.
+func (v *view) connected() map[coordinator.ClientID]bool {
+	connected := make(map[coordinator.ClientID]bool, len(v.peers))
+	for _, peer := range v.peers {
+		connected[coordinator.ClientID(peer.ID)] = true
+	}
+	return connected
+}
+
 // Members returns the healthy members except this client, in a different order each time.
 func (v *view) Members() []identity.ID {
 	return v.drawn(func(*coordinator.Client) bool { return true })
@@ -264,11 +273,6 @@ func (v *view) CompletionTime() time.Duration {
 		return v.completion
 	}
 	return max(time.Duration(v.state.Config.MaxRoundTrainTime)*time.Millisecond, requestTimeout)
-}
-
-// roundTime returns the maximum duration of a round.
-func roundTime(c coordinator.Config) time.Duration {
-	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond
 }
 
 // modelSyncTime returns the time limit for getting a model from a holder: the time that members

@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/keep"
 	"github.com/psyche-go/psyche/node/modelsync"
+	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -34,7 +35,7 @@ func (n *Node) warmup() {
 			n.prepare(m, key)
 			return
 		}
-		hash := startReplicaOf(m)
+		hash := tally.StartReplica(m.Digest)
 		n.enter(m, key, key.startStep-1, hash, hash)
 	}
 	if first := n.run.predict(n.Draws); first.ok { // read the tokens of the first round during Warmup

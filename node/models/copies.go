@@ -22,11 +22,11 @@ type Copies struct {
 	Large   uint64 // larger models are not copied, but written from the trainer's memory
 	Model   uint64 // bytes of the model that the epoch continues from
 	Leaving bool   // the client is leaving: it reports a model before the model is on the disk
+	Owed    uint32 // step of the model to take as soon as the trainer is idle, because the trainer continued with a speculation; 0: none
 
 	copies  []Copy // in ascending order of steps
 	hashing bool
 	answer  uint32 // newest step after which a model was taken because a member that left holds it
-	owed    uint32 // step of the model to take as soon as the trainer is idle; 0: none
 	size    int    // bytes of the newest copied or lent model
 	refused uint32 // first step of an epoch in which large models are copied, because the disk did not accept one in time; 0: none
 	dropped uint32 // step of the intermediate checkpoint before which folders were removed
@@ -73,17 +73,11 @@ func (c *Copies) asked(s *coordinator.State, step uint32) bool {
 	return slices.ContainsFunc(s.Epoch.Clients, left) || slices.ContainsFunc(s.Epoch.Exited, left)
 }
 
-// Owe records that a copy is due, but that the trainer continues with a speculation.
-func (c *Copies) Owe(step uint32) { c.owed = step }
-
-// Owed returns the step of the model to take as soon as the trainer is idle, or 0.
-func (c *Copies) Owed() uint32 { return c.owed }
-
 // DueAfter reports whether to take the model after the newest applied step, in two cases: a copy of
 // it is owed; or a member that left reported this model. In the second case the run records the
 // model when this client reports it too, so that no counted result is lost.
 func (c *Copies) DueAfter(s *coordinator.State, step uint32) bool {
-	return !c.Busy() && !c.Has(step) && (step == c.owed || c.asked(s, step))
+	return !c.Busy() && !c.Has(step) && (step == c.Owed || c.asked(s, step))
 }
 
 // Add adds a copy unless there is already one of its step.

@@ -15,7 +15,7 @@ import (
 // machine is a client's Copies, or a mutation of them.
 type machine interface {
 	Due(s *coordinator.State, step uint32) bool
-	Take(now time.Time, s *coordinator.State, step uint32, lends bool) Taking
+	Take(now time.Time, s *coordinator.State, step uint32, lends bool) *Write
 	Hash(s *coordinator.State, step uint32, taken checkpoint.Snapshot) *Hash
 	Hashed(now time.Time, h *Hash, ok bool) *Write
 	Written(now time.Time, w *Write, err error, wanted bool)
@@ -312,9 +312,8 @@ func (h *history) step() error {
 
 // take takes the model after a step.
 func (h *history) take(step uint32) error {
-	t := h.Take(h.now, &h.state, step, true)
-	if t.Write != nil {
-		return h.begin(t.Write)
+	if w := h.Take(h.now, &h.state, step, true); w != nil {
+		return h.begin(w)
 	}
 	if hash := h.Hash(&h.state, step, checkpoint.Snapshot{Step: step}); hash != nil {
 		hash.Digest, hash.Facts = digestOf(step), checkpoint.Facts{Step: step}

@@ -88,27 +88,23 @@ func (c *Copies) put(now time.Time, s *coordinator.State, p Copy, first bool) *W
 	return c.write
 }
 
-// Taking is an intermediate checkpoint that is being taken.
-type Taking struct {
-	Step  uint32
-	Write *Write        // nil: the model is copied
-	Limit time.Duration // time limit for lending
+// LendTime returns the time for which the trainer lends its model at most.
+func LendTime(s *coordinator.State) time.Duration {
+	return min(time.Duration(s.Config.MaxRoundTrainTime)*time.Millisecond/lentPart, lentTime)
 }
 
 // Take decides how to take the model after a step. lends reports whether the trainer can lend the
 // model. If so and there is a folder, a large model is not copied, but written from the trainer's
-// memory while the trainer waits. If the disk does not accept the model in time, the model is
-// skipped, and later ones of the epoch are copied.
-func (c *Copies) Take(now time.Time, s *coordinator.State, step uint32, lends bool) Taking {
-	t := Taking{Step: step, Limit: min(time.Duration(s.Config.MaxRoundTrainTime)*time.Millisecond/lentPart, lentTime)}
+// memory while the trainer waits: Take returns this write. If the disk does not accept the model in
+// time, the model is skipped, and later ones of the epoch are copied. Take returns nil for a copy.
+func (c *Copies) Take(now time.Time, s *coordinator.State, step uint32, lends bool) *Write {
 	if !lends || !c.Folder || c.Model <= c.Large || c.refused == s.Epoch.StartStep || c.Leaving || c.write != nil || c.Hangs() {
-		return t
+		return nil
 	}
 	c.note(s, step)
 	c.size = int(c.Model)
 	c.write = &Write{Copy: Copy{Recorded: coordinator.Recorded{Step: step}}, Kept: c.kept(now, s), Lent: true, First: true, until: now.Add(diskTime(c.size))}
-	t.Write = c.write
-	return t
+	return c.write
 }
 
 // NotLent records that the disk did not accept a lent model in time.
