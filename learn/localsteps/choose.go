@@ -42,7 +42,7 @@ func (c *chooser) quantize(coefficients, sent codec.TensorResult, chunk, at, cou
 // level returns the level that is nearest to a value, up to the largest; 0: the value is nearer to
 // zero.
 func (c *chooser) level(v float32, unit uint8) float64 {
-	return min(math.Round(math.Abs(float64(v))/(float64(c.reach)*Unit(unit))), c.levels)
+	return min(math.Round(math.Abs(float64(v))/(float64(c.reach)*unitOf(unit))), c.levels)
 }
 
 // unit returns the unit with the smallest sum of squared errors for the values.
@@ -57,7 +57,7 @@ func (c *chooser) unit(values []float32) uint8 {
 	for code := first; code <= last; code++ {
 		left := 0.0
 		for _, v := range values {
-			rest := math.Abs(float64(v)) - c.level(v, uint8(code))*float64(c.reach)*Unit(uint8(code))
+			rest := math.Abs(float64(v)) - c.level(v, uint8(code))*float64(c.reach)*unitOf(uint8(code))
 			left += rest * rest
 		}
 		if left < least {
@@ -71,7 +71,7 @@ func (c *chooser) unit(values []float32) uint8 {
 // smallest unit.
 func codeOf(share float64) int {
 	for code := range codec.MaxUnit {
-		if Unit(uint8(code)) <= share {
+		if unitOf(uint8(code)) <= share {
 			return code
 		}
 	}
