@@ -237,9 +237,9 @@ func (c *intermediates) wrote(w *models.Write, r written, wanted bool) {
 	case w.Lent:
 		c.log.Debug("took an intermediate checkpoint", "step", w.Step, "digest", r.facts.Digest[:16], "seconds", r.took.Seconds(), "copied", false)
 	case r.err != nil:
-		c.log.Error("intermediate checkpoint only in memory; training continues", "step", w.Step, "retry_in", c.Pause(), "err", r.err)
+		c.log.Error("intermediate checkpoint only in memory; training continues", "step", w.Step, "retry_in", c.Pause, "err", r.err)
 	default:
-		if uint64(c.Bytes()) > c.Large {
+		if uint64(c.Bytes) > c.Large {
 			c.tasks.Spawn(modelsync.GiveBack)
 		}
 		if delayed {

@@ -198,7 +198,7 @@ func (s *shutdown) wait() bool {
 func (s *shutdown) unwritten() (steps []uint32, bytes int) {
 	steps, bytes = s.saver.Unwritten()
 	copies := s.copies.Unwritten()
-	return append(steps, copies...), bytes + len(copies)*s.copies.Bytes()
+	return append(steps, copies...), bytes + len(copies)*s.copies.Bytes
 }
 
 // sayLoss saves what can still be saved. It logs the loss if this client, with newest as its newest

@@ -44,7 +44,7 @@ func (n *Node) openRounds() {
 				rs.pace.follow(&before.pace, before.Slots, rs.Slots)
 			}
 			if before != nil && !before.whole.IsZero() {
-				n.engine.outlook.Waited(rs.opened.Sub(before.whole))
+				n.engine.outlook.Wait = rs.opened.Sub(before.whole)
 			}
 			n.rounds.of[round.Step] = rs
 		}
@@ -121,7 +121,12 @@ func (n *Node) compareStarts(own wire.Head, msg announcement) {
 	if n.run.hostFault != nil {
 		return
 	}
-	n.run.hostFault = n.run.fork(own, msg)
+	n.run.hostFault = &follow.HostFault{ // the host signed both heads
+		Reason: fmt.Sprintf("the host showed other members a different start of step %d than this client", own.Step),
+		Evidence: follow.Evidence{
+			Genesis: n.run.genesis, Heads: []wire.Head{own, other}, Index: own.Index, Announcement: bytes.Clone(msg.raw),
+		},
+	}
 	n.engine.Cancel()
 	n.report.log.Error("the run's host shows members different histories; this client stops and informs the other members", "step", own.Step)
 	wait, _ := n.tasks.Signal()
@@ -132,17 +137,6 @@ func (n *Node) compareStarts(own wire.Head, msg announcement) {
 		_ = wait(ctx)                                 // gives gossip time to deliver the message
 		return func() { n.fail(n.run.hostFault) }
 	})
-}
-
-// fork returns the proof that the host showed members different logs. msg is a member's
-// announcement with another head at the start of a round than own. The host signed both heads.
-func (v *view) fork(own wire.Head, msg announcement) error {
-	return &follow.HostFault{
-		Reason: fmt.Sprintf("the host showed other members a different start of step %d than this client", own.Step),
-		Evidence: follow.Evidence{
-			Genesis: v.genesis, Heads: []wire.Head{own, msg.result.Start}, Index: own.Index, Announcement: bytes.Clone(msg.raw),
-		},
-	}
 }
 
 // forkNoticeTime is how long a client stays to inform other members of a fork.

@@ -28,13 +28,13 @@ func (n *Node) left() bool {
 	if l.Late(now) {
 		_, copying := n.engine.Work().(core.Snapshot)
 		working := !copies.Settled() || n.models.holds.unreported(s, n.run.myself())
-		limit, stays := l.Extend(now, copying || n.models.snapshotter.lent != nil, working, copies.Bytes())
+		limit, stays := l.Extend(now, copying || n.models.snapshotter.lent != nil, working, copies.Bytes)
 		if !stays {
 			return true
 		}
 		if passed, due := l.Remind(now); due {
 			n.report.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
-				"bytes", copies.Bytes(), "for", passed.Round(time.Second), "limit", limit)
+				"bytes", copies.Bytes, "for", passed.Round(time.Second), "limit", limit)
 		}
 	}
 	switch s.RunState {

@@ -22,7 +22,7 @@ func (n *Node) rejoin() {
 	if r.step < r.first && !n.rounds.lead(r.epoch.startStep, r.step, r.first) { // a tally is missing
 		r.step, r.hash, r.before = r.first, [32]byte{}, [32]byte{}
 	}
-	if r.needsModel() {
+	if r.model == nil || r.step == r.first { // nothing was replayed yet
 		m := n.beginning()
 		switch {
 		case m == nil:

@@ -92,9 +92,6 @@ func (r *rejoin) into(epoch epochKey, jobs *core.Jobs) {
 	}
 }
 
-// needsModel reports whether nothing was replayed yet, so that a model is needed to start.
-func (r *rejoin) needsModel() bool { return r.model == nil || r.step == r.first }
-
 // from starts from a model that the trainer is prepared for: an intermediate checkpoint, whose
 // replica hash is unknown, or the epoch's first model.
 func (r *rejoin) from(m *modelsync.Model) {

@@ -70,7 +70,7 @@ func TestOutlook(t *testing.T) {
 	if o.Pays(1, time.Minute) {
 		t.Error("it saves no time")
 	}
-	if o.Waited(2 * time.Second); !o.Pays(1, 5*time.Second) || o.Pays(1, 5*time.Second-1) {
+	if o.Wait = 2 * time.Second; !o.Pays(1, 5*time.Second) || o.Pays(1, 5*time.Second-1) {
 		t.Error("the leeway does not count")
 	}
 	if o.Failed(1); o.Pays(firstPause, time.Minute) || !o.Pays(firstPause+1, time.Minute) {

@@ -7,7 +7,7 @@ type Outlook struct {
 	Took     time.Duration // newest time to apply the results of a round
 	Trains   time.Duration // duration of the newest training, without waiting
 	Mistakes int           // mispredicted outcomes in this epoch
-	wait     time.Duration // newest time from a round's last result to the end of the round
+	Wait     time.Duration // newest time from a round's last result to the end of the round
 	from     uint32        // first step of the next attempt
 }
 
@@ -28,14 +28,11 @@ func (o *Outlook) Erred(step uint32) {
 // Failed records that a speculation was not possible.
 func (o *Outlook) Failed(step uint32) { o.from = step + firstPause }
 
-// Waited records how long it took from having all results of a round to its end.
-func (o *Outlook) Waited(d time.Duration) { o.wait = d }
-
 // Pays reports whether speculation is worthwhile. It saves the wait for the decision about a round.
 // It costs a copy of the weights, which takes a small part of the time to apply results. In
 // addition, the trainer may have to finish a training that used a misprediction before it starts
 // the right one. That must not take longer than witnesses wait for late members (leeway), or an
 // attacker that causes a misprediction could have this member dropped.
 func (o *Outlook) Pays(step uint32, leeway time.Duration) bool {
-	return step >= o.from && o.wait > o.Took/4 && o.Took+o.Trains <= leeway
+	return step >= o.from && o.Wait > o.Took/4 && o.Took+o.Trains <= leeway
 }

@@ -21,13 +21,13 @@ type Copies struct {
 	Folder  bool   // the client has a folder
 	Large   uint64 // larger models are not copied, but written from the trainer's memory
 	Model   uint64 // bytes of the model that the epoch continues from
+	Bytes   int    // size of the newest copied or lent model
 	Leaving bool   // the client is leaving: it reports a model before the model is on the disk
 	Owed    uint32 // step of the model to take as soon as the trainer is idle, because the trainer continued with a speculation; 0: none
 
 	copies  []Copy // in ascending order of steps
 	hashing bool
 	answer  uint32 // newest step after which a model was taken because a member that left holds it
-	size    int    // bytes of the newest copied or lent model
 	refused uint32 // first step of an epoch in which large models are copied, because the disk did not accept one in time; 0: none
 	dropped uint32 // step of the intermediate checkpoint before which folders were removed
 	first   uint32 // step of the first copy that this process took; 0: none
@@ -39,9 +39,6 @@ func (c *Copies) Busy() bool { return c.hashing || c.write != nil && c.write.Fir
 
 // Settled reports whether no model is being hashed or written.
 func (c *Copies) Settled() bool { return !c.hashing && c.write == nil }
-
-// Bytes returns the size of the newest copied or lent model.
-func (c *Copies) Bytes() int { return c.size }
 
 // Due reports whether to copy the model after a step. The first copy is due commit_every_rounds
 // rounds after the last agreed one, or after the start of the epoch. While no model has enough

@@ -55,10 +55,10 @@ const maxHung = 1
 // disk decides about writes of copies to the disk, one at a time. A copy that cannot be written
 // stays in memory, and is written when the disk has space or responds again.
 type disk struct {
-	write *Write   // nil: no write in progress
-	hung  []*Write // abandoned but not finished
-	pause time.Duration
-	next  time.Time // earliest time of the next attempt after a failure
+	write *Write        // nil: no write in progress
+	hung  []*Write      // abandoned but not finished
+	Pause time.Duration // after the newest attempt, if that failed; zero: it succeeded
+	next  time.Time     // earliest time of the next attempt after a failure
 }
 
 // Write is the writing of a copy to the disk.
@@ -104,9 +104,6 @@ func diskTime(bytes int) time.Duration {
 
 // later delays the next attempt.
 func (d *disk) later(now time.Time) {
-	d.pause = min(max(2*d.pause, firstDiskPause), maxDiskPause)
-	d.next = now.Add(d.pause)
+	d.Pause = min(max(2*d.Pause, firstDiskPause), maxDiskPause)
+	d.next = now.Add(d.Pause)
 }
-
-// Pause returns the pause after the newest attempt to write a copy; 0 means that it succeeded.
-func (d *disk) Pause() time.Duration { return d.pause }

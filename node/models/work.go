@@ -29,7 +29,7 @@ func (c *Copies) Hash(s *coordinator.State, step uint32, taken checkpoint.Snapsh
 		return nil
 	}
 	c.note(s, step)
-	c.hashing, c.size = true, Size(taken)
+	c.hashing, c.Bytes = true, Size(taken)
 	return &Hash{Copy: Copy{Recorded: coordinator.Recorded{Step: step}, Memory: &taken}, Urgent: c.Leaving, taken: s}
 }
 
@@ -102,8 +102,8 @@ func (c *Copies) Take(now time.Time, s *coordinator.State, step uint32, lends bo
 		return nil
 	}
 	c.note(s, step)
-	c.size = int(c.Model)
-	c.write = &Write{Copy: Copy{Recorded: coordinator.Recorded{Step: step}}, Kept: c.kept(now, s), Lent: true, First: true, until: now.Add(diskTime(c.size))}
+	c.Bytes = int(c.Model)
+	c.write = &Write{Copy: Copy{Recorded: coordinator.Recorded{Step: step}}, Kept: c.kept(now, s), Lent: true, First: true, until: now.Add(diskTime(c.Bytes))}
 	return c.write
 }
 
@@ -127,7 +127,7 @@ func (c *Copies) Written(now time.Time, w *Write, err error, wanted bool) {
 	case err != nil:
 		c.later(now)
 	default:
-		c.pause, c.next, w.Memory = 0, time.Time{}, nil
+		c.Pause, c.next, w.Memory = 0, time.Time{}, nil
 	}
 	if w.First {
 		c.endWrite(w, wanted)
