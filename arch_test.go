@@ -406,8 +406,8 @@ func TestCodeThatSeesAllOfAClientIsBounded(t *testing.T) {
 }
 
 // TestPartsOfAClientAreSeparate limits the functions that reach three or more parts of a client without
-// a Node, such as methods of a struct of pointers. A part is a field of Node, with the types of its own
-// fields. A function reaches the parts that its receiver and its parameters lead to.
+// a Node, such as methods of a struct of pointers. A part is a field of Node, including the types of
+// that field's fields. A function reaches the parts that its receiver and its parameters lead to.
 func TestPartsOfAClientAreSeparate(t *testing.T) {
 	const folder = "node/client"
 	own := readSource(t, []string{folder}).packages[folder]
@@ -470,7 +470,7 @@ func fields(of types.Type) iter.Seq[*types.Var] {
 	return func(func(*types.Var) bool) {}
 }
 
-// element returns the type to which a pointer points, or else the type itself.
+// element returns the element of a pointer type. It returns any other type unchanged.
 func element(of types.Type) types.Type {
 	if pointer, is := types.Unalias(of).(*types.Pointer); is {
 		return types.Unalias(pointer.Elem())

@@ -161,7 +161,7 @@ func (rs *roundState) begin(r *replica, lag uint32, report *reporter) {
 }
 
 // hasWitnessed reports whether a client sent its proof of a round. answered reports whether this process
-// sent one that the state may not show yet. There is no proof of a round that the client does not know.
+// sent a proof that the state may not show yet. There is no proof of a round that the client does not know.
 func (rs *roundState) hasWitnessed(id coordinator.ClientID, answered bool) bool {
 	if rs == nil {
 		return false

@@ -71,7 +71,7 @@ type Write struct {
 	until time.Time
 }
 
-// Kept tells which folders of intermediate checkpoints stay when others are removed.
+// Kept selects the folders of intermediate checkpoints that stay when a client removes old folders.
 type Kept struct {
 	steps       map[uint32]bool
 	from, until uint32    // also from <= step < until

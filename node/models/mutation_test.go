@@ -337,7 +337,7 @@ func (h *history) hashed() error {
 	return h.begin(w)
 }
 
-// tend does what a client does after each event.
+// tend trims, writes and reports copies, as after each event.
 func (h *history) tend() error {
 	s := &h.state
 	held := h.all().Holds(s.Epoch.Commit.Digest) && s.Epoch.Commit.Step < s.Progress.Step
