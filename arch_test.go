@@ -7,7 +7,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io"
+	"iter"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -155,6 +158,7 @@ var nodePackages = map[string][]string{
 	"exchange":  {"tally", "env"},
 	"fetch":     {"tally", "env"},
 	"keep":      {"env"},
+	"models":    {"core"},
 	"modelsync": {"env", "exchange", "keep"},
 }
 
@@ -172,7 +176,14 @@ var hostImports = []string{
 }
 
 // memberImports are the only packages that node/core may import directly, because it is pure too.
-var memberImports = []string{"errors", module + "/core/assign", module + "/core/coordinator"}
+var memberImports = []string{"errors", "time", module + "/core/assign", module + "/core/coordinator"}
+
+// modelsImports are the only packages that node/models may import directly. It is pure too: it uses
+// only types of package checkpoint.
+var modelsImports = []string{
+	"cmp", "math/bits", "slices", "time",
+	module + "/core/coordinator", module + "/files/checkpoint", module + "/node/core", module + "/record/config",
+}
 
 // coreImports are the only packages outside the core that the core may import directly. The imports
 // of these standard packages are not checked (crypto/sha256 has many).
@@ -182,6 +193,7 @@ var coreImports = []string{"bytes", "cmp", "crypto/sha256", "encoding/binary", "
 const (
 	maxNodeFields  = 15
 	maxNodeMethods = 60 // also counts functions that see a Node
+	maxReaching    = 14 // other functions that reach three parts of a Node
 )
 
 type goPackage struct {
@@ -317,7 +329,7 @@ func TestPackagesOfTheNodeImportOneWay(t *testing.T) {
 // TestPurePackagesImportLittle checks the direct imports of the packages without I/O.
 func TestPurePackagesImportLittle(t *testing.T) {
 	packages := goList(t)
-	for name, allowed := range map[string][]string{"node/tally": tallyImports, "host/core": hostImports, "node/core": memberImports} {
+	for name, allowed := range map[string][]string{"node/tally": tallyImports, "host/core": hostImports, "node/core": memberImports, "node/models": modelsImports} {
 		for _, imported := range packages[module+"/"+name].Imports {
 			if !slices.Contains(allowed, imported) {
 				t.Errorf("%s imports %s: it may import %v", name, imported, allowed)
@@ -330,7 +342,7 @@ func TestPurePackagesImportLittle(t *testing.T) {
 // goroutines.
 func TestPurePackagesReadNoClock(t *testing.T) {
 	types := []string{"Time", "Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
-	for _, name := range []string{"node/tally", "host/core", "node/core"} {
+	for _, name := range []string{"node/tally", "host/core", "node/core", "node/models"} {
 		for _, file := range parsed(t, name) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {
@@ -390,6 +402,104 @@ func TestCodeThatSeesAllOfAClientIsBounded(t *testing.T) {
 	}
 	if fields == 0 || fields > maxNodeFields || methods == 0 || methods > maxNodeMethods {
 		t.Errorf("client.Node has %d fields, and %d functions see one; at most %d and %d are allowed", fields, methods, maxNodeFields, maxNodeMethods)
+	}
+}
+
+// TestPartsOfAClientAreSeparate limits the functions that reach three or more parts of a client without
+// a Node, such as methods of a struct of pointers. A part is a field of Node, including the types of
+// that field's fields. A function reaches the parts that its receiver and its parameters lead to.
+func TestPartsOfAClientAreSeparate(t *testing.T) {
+	const folder = "node/client"
+	own := readSource(t, []string{folder}).packages[folder]
+	node := own.Scope().Lookup("Node").Type()
+	parts := map[types.Type]string{}
+	for field := range fields(node) {
+		if name := field.Name(); !field.Embedded() && name != "tasks" && name != "end" {
+			parts[element(field.Type())] = name
+		}
+	}
+	for part, name := range maps.Clone(parts) {
+		for field := range fields(part) {
+			if of, is := element(field.Type()).(*types.Named); is && parts[of] == "" && (of.Obj().Pkg() == own || field.Embedded()) {
+				parts[of] = name
+			}
+		}
+	}
+	var reaching []string
+	seen := 0
+	for _, function := range functionsOf(own) {
+		signature := function.Signature()
+		reached, visited := map[string]bool{}, map[types.Type]bool{}
+		if signature.Recv() != nil {
+			reach(signature.Recv().Type(), own, parts, visited, reached)
+		}
+		for parameter := range signature.Params().Variables() {
+			reach(parameter.Type(), own, parts, visited, reached)
+		}
+		if visited[node] {
+			seen++
+		} else if len(reached) >= 3 {
+			reaching = append(reaching, function.FullName())
+		}
+	}
+	if seen == 0 || len(reaching) > maxReaching {
+		t.Errorf("%d functions reach three parts of a client, at most %d are allowed:\n%s", len(reaching), maxReaching, strings.Join(reaching, "\n"))
+	}
+}
+
+// functionsOf returns the functions and methods of a package.
+func functionsOf(pkg *types.Package) (all []*types.Func) {
+	for _, name := range pkg.Scope().Names() {
+		switch object := pkg.Scope().Lookup(name).(type) {
+		case *types.Func:
+			all = append(all, object)
+		case *types.TypeName:
+			if named, is := object.Type().(*types.Named); is {
+				all = slices.AppendSeq(all, named.Methods())
+			}
+		}
+	}
+	return all
+}
+
+// fields returns the fields of a type; none if it is not a struct.
+func fields(of types.Type) iter.Seq[*types.Var] {
+	if kind, is := of.Underlying().(*types.Struct); is {
+		return kind.Fields()
+	}
+	return func(func(*types.Var) bool) {}
+}
+
+// element returns the element of a pointer type. It returns any other type unchanged.
+func element(of types.Type) types.Type {
+	if pointer, is := types.Unalias(of).(*types.Pointer); is {
+		return types.Unalias(pointer.Elem())
+	}
+	return types.Unalias(of)
+}
+
+// reach adds the parts that a type leads to: through pointers, slices and maps, and through the fields
+// of types of the package.
+func reach(of types.Type, own *types.Package, parts map[types.Type]string, visited map[types.Type]bool, reached map[string]bool) {
+	of = element(of)
+	if visited[of] {
+		return
+	}
+	visited[of] = true
+	switch kind := of.(type) {
+	case *types.Slice:
+		reach(kind.Elem(), own, parts, visited, reached)
+	case *types.Map:
+		reach(kind.Elem(), own, parts, visited, reached)
+	case *types.Named:
+		if name := parts[kind]; name != "" {
+			reached[name] = true
+		}
+		if kind.Obj().Pkg() == own {
+			for field := range fields(kind) {
+				reach(field.Type(), own, parts, visited, reached)
+			}
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +23,8 @@ import (
 
 // Limits for the tour of a round, so that a reader need not open more files.
 const (
-	maxTourFiles    = 16
-	maxTourPackages = 9
+	maxTourFiles    = 12
+	maxTourPackages = 8
 )
 
 // stop is a line of the tour: a function and its caller.
@@ -255,6 +256,48 @@ func TestTour(t *testing.T) {
 	}
 	if named := packagesOfDoc(t); !slices.Equal(named, folders) {
 		t.Errorf("doc.go lists the packages %v, the tour has %v", named, folders)
+	}
+}
+
+// TestFilesReferOneWay checks that the files of some packages do not refer to each other in a cycle, so
+// that a reader can read them in an order.
+func TestFilesReferOneWay(t *testing.T) {
+	for _, folder := range []string{"node/client", "node/core", "node/models", "learn/train"} {
+		code := readSource(t, []string{folder})
+		left := map[string]map[string]bool{} // files, each with the files that it refers to
+		for name, object := range code.info.Uses {
+			if object.Pkg() != code.packages[folder] || !object.Pos().IsValid() {
+				continue
+			}
+			from, to := filepath.Base(code.files.Position(name.Pos()).Filename), filepath.Base(code.files.Position(object.Pos()).Filename)
+			for _, file := range []string{from, to} {
+				if left[file] == nil {
+					left[file] = map[string]bool{}
+				}
+			}
+			left[from][to] = true
+		}
+		if len(left) < 2 {
+			t.Errorf("%s has %d files", folder, len(left))
+		}
+		for removed := true; removed; {
+			removed = false
+			for file, below := range left {
+				delete(below, file)
+				for other := range below {
+					if left[other] == nil {
+						delete(below, other)
+					}
+				}
+				if len(below) == 0 {
+					delete(left, file)
+					removed = true
+				}
+			}
+		}
+		if len(left) > 0 {
+			t.Errorf("%s: some of these files refer to each other in a cycle: %v", folder, slices.Sorted(maps.Keys(left)))
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/env"
 )
 
 const (
@@ -66,7 +66,7 @@ func newOpenings(me identity.ID, dir string, now func() time.Time) *openings {
 }
 
 // Serve answers the requests of peers.
-func (o *openings) Serve(network exchange.Requests) {
+func (o *openings) Serve(network env.Requests) {
 	network.Handle(OpeningProtocol, requestSize, o.answer)
 }
 

@@ -2,52 +2,33 @@ package client
 
 import (
 	"path/filepath"
-	"time"
 
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/tally"
 )
 
 // Results that are kept for audits may use 1/resultShare of Options.ResultMemory.
 const resultShare = 4
 
 // auditedNode is the auditor's view of a client. It implements auditor.Client.
-type auditedNode struct{ node *Node }
+type auditedNode struct {
+	*view
+	*roundStates
+	node *Node
+}
 
 func newAuditor(n *Node) *auditor.Auditor {
 	o := auditor.Options{
 		Key: n.Key, Memory: n.ResultMemory / resultShare, Tasks: n.tasks, Network: n.Network, Data: n.Data,
-		Client: auditedNode{n}, Engine: &n.engine, Submit: n.actions.submit, Emit: n.report.emit, Log: n.report.log,
+		Client: auditedNode{&n.run, &n.rounds, n}, Engine: &n.engine, Submit: n.actions.submit, Emit: n.report.emit, Log: n.report.log,
 		Needed: func() bool { return n.rounds.of[n.run.state.Progress.Step].isNeeded(&n.run, n.Draws) },
 	}
 	if folder := n.folder(); folder.Dir != "" {
 		o.Dir, o.Run = filepath.Join(folder.Dir, "audits-"+folder.ID.Short()), folder.Name()
 	}
 	return auditor.New(o)
-}
-
-// State implements auditor.Client.
-func (a auditedNode) State() *coordinator.State { return a.node.run.state }
-
-// Members implements auditor.Client.
-func (a auditedNode) Members() []identity.ID { return a.node.run.members() }
-
-// CompletionTime implements auditor.Client.
-func (a auditedNode) CompletionTime() time.Duration {
-	return a.node.run.completionTime(a.node.CompletionTimeout)
-}
-
-// Round implements auditor.Client.
-func (a auditedNode) Round(step uint32) (*tally.Tally, tally.Commitment) {
-	rs := a.node.rounds.of[step]
-	if rs == nil {
-		return nil, tally.Commitment{}
-	}
-	return rs.Tally, rs.commitment
 }
 
 // Model implements auditor.Client.
@@ -96,10 +77,7 @@ func (rs *roundState) isNeeded(v *view, draws env.Draws) bool {
 	for _, w := range rs.Round.Witnesses {
 		spoken[int(w.Member)] = true
 	}
-	connected := make(map[coordinator.ClientID]bool, len(v.peers))
-	for _, peer := range v.peers {
-		connected[coordinator.ClientID(peer.ID)] = true
-	}
+	connected := v.connected()
 	awaited, able := 0, 0
 	for i := range rs.Slots {
 		if owner := rs.Slots[i].Owner; v.healthy(owner) {

@@ -13,7 +13,7 @@ func (n *Node) cooldown() {
 	if me, ok := n.run.state.Member(n.run.myself()); ok && me.Report.Step == n.run.state.Progress.Step-1 {
 		return
 	}
-	if !n.saver.Ahead(n.run.state) && !n.seat.leaving.begun() {
+	if !n.saver.Ahead(n.run.state) && !n.seat.leaving.Begun() {
 		return
 	}
 	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}
@@ -53,27 +53,11 @@ func (n *Node) closeEpoch() bool {
 	}
 	if n.models.Held == nil {
 		if n.engine.Idle() {
-			n.rounds.snapshotter.take()
+			n.models.snapshotter.take()
 		}
 		return false
 	}
 	n.rounds.replica = nil
 	n.engine.leave()
 	return true
-}
-
-// recordedOf returns the newest step that the run's model includes after a replica's epoch. known
-// is false until the epoch's Cooldown is over.
-func (v *view) recordedOf(r *replica) (known bool, step uint32) {
-	s := v.state
-	switch s.RunState {
-	case coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:
-		if s.Epoch.StartStep == r.epoch.startStep {
-			return false, 0
-		}
-	}
-	if c := s.Model.Checkpoint; c.FromPeers() {
-		return true, c.Step
-	}
-	return true, s.OriginStep - 1
 }

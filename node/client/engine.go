@@ -12,11 +12,13 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/fetch"
 	"github.com/psyche-go/psyche/node/keep"
 	"github.com/psyche-go/psyche/node/modelsync"
+	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/required"
 )
 
@@ -29,15 +31,29 @@ type engine struct {
 	built   env.Definition // definition that the trainer was built from
 	reader  *reader        // tokens for training
 	begun   func()         // called when the round of a training that started ahead of it begins
-	keeping int            // bytes of a momentum that is being written to the disk; 0: none
 
 	speculation *speculation // nil: no speculation; the weights contain exactly the applied results
-	outlook     outlook
+	outlook     core.Outlook
 
 	signing  signing     // steps with a signed result
 	prepared preparation // settings of the last preparation of the optimizer
 	failures int         // consecutive failures to apply
 	loadAt   time.Time   // earliest time of the next attempt to load the model
+}
+
+// speculation contains results that were applied to the trainer's weights before it was decided
+// that they count.
+type speculation struct {
+	step     uint32
+	outcome  tally.Outcome
+	payloads [][]byte
+	seconds  float64            // time to apply the results
+	ready    bool               // the results have been applied
+	unread   []*tally.Candidate // results that could not be read
+	err      error
+
+	record  *auditor.Record // set once the outcome is known, if results are audited
+	reading bool            // the record is being read
 }
 
 // preparation is the state that the optimizer is set up for.
@@ -134,52 +150,53 @@ func (e *engine) redefined(run env.Definition) bool {
 	return e.trainer != nil && (!bytes.Equal(e.built.Definition, run.Definition) || e.built.Audited != run.Audited)
 }
 
+// holds reports whether the trainer holds exactly the coordinator's checkpoint, and was built
+// for the run's current definition.
+func (e *engine) holds(m *modelsync.Models, run env.Definition) bool {
+	return !e.redefined(run) && m.Holds(run.Checkpoint)
+}
+
 // keepOptimizer writes the momentum for a model that was just taken, for this client's next
 // process. The next epoch waits until the momentum is copied or, if it is large and there may be no
 // memory for a copy, until it is on the disk.
-func (e *engine) keepOptimizer(folder keep.Folder, m *modelsync.Model, log *slog.Logger) {
+func (e *engine) keepOptimizer(saver *keep.Saver, m *modelsync.Model) {
 	trainer, ok := e.trainer.(env.OptimizerSaver)
-	if !ok || folder.Dir == "" || e.built.Audited { // with audits, training does not continue from a saved momentum
+	if !ok || saver.Folder.Dir == "" || e.built.Audited { // with audits, training does not continue from a saved momentum
 		return
 	}
 	failed := func(err error) {
-		log.Warn("cannot save the optimizer's state for a restart", "step", m.Step, "err", err)
+		saver.Log.Warn("cannot save the optimizer's state for a restart", "step", m.Step, "err", err)
 	}
-	if e.keeping > 0 {
+	if saver.Momentum > 0 {
 		failed(errors.New("the state of an earlier step is still being written"))
 		return
 	}
-	start(e, core.Keep{}, func(ctx context.Context) (s savedOptimizer) {
-		s.bytes, s.write, s.err = trainer.SaveOptimizer(ctx, required.MaxCopied)
-		return s
-	}, func(s savedOptimizer) {
-		if s.err != nil {
-			failed(s.err)
+	var bytes int
+	var write func(path string) error
+	start(e, core.Keep{}, func(ctx context.Context) (err error) {
+		bytes, write, err = trainer.SaveOptimizer(ctx, required.MaxCopied)
+		return err
+	}, func(err error) {
+		if err != nil {
+			failed(err)
 			return
 		}
-		e.keeping = s.bytes
+		saver.Momentum = bytes
 		save := func(context.Context) error {
-			return e.tasks.AtDisk(func() error { return folder.SaveOptimizer(s.write, m.Step, m.Digest) })
+			return e.tasks.AtDisk(func() error { return saver.Folder.SaveOptimizer(write, m.Step, m.Digest) })
 		}
 		saved := func(err error) {
-			e.keeping = 0
+			saver.Momentum = 0
 			if err != nil {
 				failed(err)
 			}
 		}
-		if s.bytes > required.MaxCopied {
+		if bytes > required.MaxCopied {
 			start(e, core.Keep{}, save, saved, nil)
 		} else {
 			spawn(e.tasks, &e.Jobs, core.Keep{}, save, saved, nil)
 		}
 	}, nil)
-}
-
-// savedOptimizer is the result of env.OptimizerSaver.SaveOptimizer.
-type savedOptimizer struct {
-	bytes int
-	write func(path string) error
-	err   error
 }
 
 // Lag implements auditor.Engine. It returns 1 if there is no trainer.
@@ -229,34 +246,29 @@ func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
 func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) {
 	wanted, cancel := r.tasks.WithCancel(r.tasks.Work)
 	this.cancel = cancel
-	this.task = spawn(r.tasks, r.jobs, core.Read{Batch: batch}, func(context.Context) (t readBatch) {
+	var tokens data.Batch
+	this.task = spawn(r.tasks, r.jobs, core.Read{Batch: batch}, func(context.Context) (err error) {
 		defer cancel()
 		ctx, cancel := r.tasks.WithTimeout(wanted, limit)
 		defer cancel()
-		t.batch, t.err = r.data.Batch(ctx, batch)
-		if t.err == nil && uint64(len(t.batch.Sequences)) != batch.Len() {
-			t.err = fmt.Errorf("got %d sequences of %d", len(t.batch.Sequences), batch.Len())
+		tokens, err = r.data.Batch(ctx, batch)
+		if err == nil && uint64(len(tokens.Sequences)) != batch.Len() {
+			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), batch.Len())
 		}
-		return t
-	}, func(t readBatch) {
+		return err
+	}, func(err error) {
 		this.loading = false
 		switch {
-		case t.err == nil:
-			this.tokens = &t.batch
-		case data.IsPermanent(t.err):
-			r.fail(fmt.Errorf("read training data: %w", t.err))
+		case err == nil:
+			this.tokens = &tokens
+		case data.IsPermanent(err):
+			r.fail(fmt.Errorf("read training data: %w", err))
 		default:
 			this.tries++
 			this.at = r.tasks.Now().Add(fetch.Backoff(this.tries))
-			r.log.Error("cannot read training data", "batch", batch, "attempt", this.tries, "err", t.err)
+			r.log.Error("cannot read training data", "batch", batch, "attempt", this.tries, "err", err)
 		}
 	}, nil)
-}
-
-// readBatch is the result of reading a batch.
-type readBatch struct {
-	batch data.Batch
-	err   error
 }
 
 // forget drops the batches for which keep returns false, and cancels their reads. A read that is not

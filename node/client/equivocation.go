@@ -27,33 +27,28 @@ type offender struct {
 // it is this client's turn and the run would still eject the trainer for it. The state shows
 // whether another member was faster.
 func (n *Node) eject() {
-	for _, step := range n.rounds.steps {
+	const kind = "equivocation"
+	state, me := n.run.state, n.run.myself()
+	for _, step := range n.rounds.steps() {
 		rs := n.rounds.of[step]
 		for _, o := range rs.offences {
-			n.ejectFor(rs, o)
+			about := offender{o.slot.Owner, step}
+			if o.over == state || about.id == me || n.actions.answered(kind, about) || n.tasks.Now().Sub(o.known) < turnOf(&rs.Round, me) {
+				continue
+			}
+			first, second := o.slot.Two()
+			proof, proves := n.Announcements.Prove(first, second)
+			judged := state.Clone()
+			if !proves || judged.Apply(me, math.MaxUint64, proof) != nil {
+				o.over = state
+				continue
+			}
+			n.actions.submit(kind, about, proof, func() {
+				n.report.log.Warn("proved to the run that a trainer signed two results: it is ejected",
+					"step", about.step, "batch", o.slot.Batch, "client", identity.ID(about.id))
+			})
 		}
 	}
-}
-
-// ejectFor sends the proof of one offence.
-func (n *Node) ejectFor(rs *roundState, o *offence) {
-	const kind = "equivocation"
-	state, about := n.run.state, offender{o.slot.Owner, rs.Round.Step}
-	if o.over == state || about.id == n.run.myself() || n.actions.answered(kind, about) ||
-		n.tasks.Now().Sub(o.known) < turnOf(&rs.Round, n.run.myself()) {
-		return
-	}
-	first, second := o.slot.Two()
-	proof, proves := n.Announcements.Prove(first, second)
-	judged := state.Clone()
-	if !proves || judged.Apply(n.run.myself(), math.MaxUint64, proof) != nil {
-		o.over = state
-		return
-	}
-	n.actions.submit(kind, about, proof, func() {
-		n.report.log.Warn("proved to the run that a trainer signed two results: it is ejected",
-			"step", about.step, "batch", o.slot.Batch, "client", identity.ID(about.id))
-	})
 }
 
 // turnOf returns how long a client waits for other clients to send the proof of two results of a

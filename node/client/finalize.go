@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
@@ -52,7 +53,7 @@ func (n *Node) finalize(want uint32) bool {
 	}
 	now := n.tasks.Now()
 	gone := !rs.MissingSince.IsZero() && n.run.areGone(rs, n.rounds.replica, now)
-	late := gone || !rs.MissingSince.IsZero() && now.Sub(rs.MissingSince) > n.run.completionTime(n.CompletionTimeout)
+	late := gone || !rs.MissingSince.IsZero() && now.Sub(rs.MissingSince) > n.run.CompletionTime()
 	outcome := rs.Judge(now, late)
 	if rs.MissingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
 		rs.MissingSince = now
@@ -91,6 +92,22 @@ func asksPeers(o tally.Outcome) bool {
 	})
 }
 
+// recordedOf returns the newest step that the run's model includes after a replica's epoch. known
+// is false until the epoch's Cooldown is over.
+func (v *view) recordedOf(r *replica) (known bool, step uint32) {
+	s := v.state
+	switch s.RunState {
+	case coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:
+		if s.Epoch.StartStep == r.epoch.startStep {
+			return false, 0
+		}
+	}
+	if c := s.Model.Checkpoint; c.FromPeers() {
+		return true, c.Step
+	}
+	return true, s.OriginStep - 1
+}
+
 // areGone reports whether this client should stop waiting for the results of a finished round: their
 // epoch is over, the run has recorded a model that includes them, and no peer provided them.
 func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
@@ -118,10 +135,10 @@ func (n *Node) finalizeEarly(want uint32) {
 // includes it, and apply only records that. If the trainer is recomputing a gradient for an audit,
 // apply cancels the recomputation, and a later call applies the outcome.
 func (n *Node) apply(rs *roundState, o tally.Outcome) {
-	if f, later := n.rounds.applier.confirm(rs, o); later {
+	if f, later := n.confirm(rs, o); later {
 		return
 	} else if f != nil {
-		n.rounds.applier.applied(rs, o, f.record, f.seconds)
+		n.applied(rs, o, f.record, f.seconds)
 		return
 	}
 	if !n.engine.Idle() {
@@ -129,18 +146,18 @@ func (n *Node) apply(rs *roundState, o tally.Outcome) {
 		return
 	}
 	if rs.Round.Step <= n.rounds.replica.has {
-		n.rounds.applier.applied(rs, o, nil, 0)
+		n.applied(rs, o, nil, 0)
 		return
 	}
-	if n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds) {
+	if n.takeOwed() {
 		return
 	}
 	own := rs.isOwn(o)
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, rs.Round.Step
 	kept := n.auditor.Record(rs.Tally, o, replica.coldSteps)
 	var commit *taking // nil: no intermediate checkpoint is due
-	if !replica.closing && n.run.isMember() && n.rounds.points.isDue(n.run.state, step) {
-		commit = n.rounds.points.begin(n.run.state, trainer, step)
+	if !replica.closing && n.run.isMember() && n.models.copies.Due(n.run.state, step) {
+		commit = n.models.copies.begin(n.run.state, trainer, step)
 	}
 	n.models.Held = nil
 	start(&n.engine, core.Apply{Step: step}, func(ctx context.Context) (r application) {
@@ -168,12 +185,12 @@ func (n *Node) apply(rs *roundState, o tally.Outcome) {
 		case r.err != nil:
 			n.applyFailed(step, r.err)
 		default:
-			n.engine.outlook.took = r.took
-			n.rounds.applier.applied(rs, o, kept, r.took.Seconds())
+			n.engine.outlook.Took = r.took
+			n.applied(rs, o, kept, r.took.Seconds())
 			if commit == nil {
 				return
 			}
-			if err := n.rounds.points.taken(commit, n.run.state); err != nil {
+			if err := n.models.copies.taken(commit, n.run.state); err != nil {
 				n.report.log.Warn("skipping an intermediate checkpoint", "step", step, "err", err)
 			}
 		}
@@ -189,17 +206,17 @@ type application struct {
 
 // applied records that the model includes a round's outcome. It advances the replica and its hash
 // by one step, drops results that are no longer needed, and informs the reporter and the auditor.
-func (a *applier) applied(rs *roundState, o tally.Outcome, kept *auditor.Record, seconds float64) {
-	replica, step := a.rounds.replica, rs.Round.Step
-	a.models.Held = nil
-	a.engine.failures = 0
-	a.fetcher.StopRound(rs.Tally) // results that do not count are no longer needed
+func (n *Node) applied(rs *roundState, o tally.Outcome, kept *auditor.Record, seconds float64) {
+	replica, step := n.rounds.replica, rs.Round.Step
+	n.models.Held = nil
+	n.engine.failures = 0
+	n.fetcher.StopRound(rs.Tally) // results that do not count are no longer needed
 	replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
 	replica.step = step
-	a.store.Remember(replica.remembered(rs, o))
-	a.auditor.Keep(kept)
-	a.store.Drop(rs.Release(o)...)
-	a.report.applied(step, o, rs.isOwn(o), replica.hash, seconds, a.fetcher.Received, rs.Round.Losses())
+	n.store.Remember(replica.remembered(rs, o))
+	n.auditor.Keep(kept)
+	n.store.Drop(rs.Release(o)...)
+	n.report.applied(step, o, rs.isOwn(o), replica.hash, seconds, n.fetcher.Received, rs.Round.Losses())
 }
 
 // remembered returns the record of an applied round for members that were away.

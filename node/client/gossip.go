@@ -112,10 +112,7 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	if step := g.step.Load(); a.Step < step && step-a.Step > coordinator.StoredRounds {
 		return errTooLate
 	}
-	select {
-	case g.heard <- announcement{from: from, author: author, result: a, raw: message}:
-	default: // repairGossip requests again what is lost here
-	}
+	g.pass(announcement{from: from, author: author, result: a, raw: message}) // repairGossip requests again what is lost here
 	return nil
 }
 
@@ -135,10 +132,7 @@ func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	if head.Step == 0 || !of.signed(head) {
 		return errUnsigned
 	}
-	select {
-	case g.heard <- announcement{from: from, result: wire.ResultAnnouncement{Step: head.Step, Start: head}}:
-	default:
-	}
+	g.pass(announcement{from: from, result: wire.ResultAnnouncement{Step: head.Step, Start: head}})
 	return nil
 }
 
@@ -176,6 +170,22 @@ func (g *gossipReader) publish(raw []byte) {
 	})
 }
 
+// hearWaiting calls hear for the announcements that wait for the loop. Processing them together is
+// cheaper than one at a time, because the work that follows an event is done only once.
+func (g *gossipReader) hearWaiting(hear func(announcement)) {
+	for range min(len(g.heard), maxHeardAtOnce) {
+		hear(<-g.heard)
+	}
+}
+
+// pass passes an announcement to the loop. It drops the announcement if too many wait.
+func (g *gossipReader) pass(a announcement) {
+	select {
+	case g.heard <- a:
+	default:
+	}
+}
+
 // maxPushes is the maximum number of results that a member may push in a round. An honest member
 // pushes one result, and a second result only after a restart.
 const maxPushes = 4
@@ -197,10 +207,7 @@ func (g *gossipReader) pushed(from identity.ID, raw, payload []byte) error {
 		g.misbehaved(from, "pushed result: "+err.Error())
 		return err
 	}
-	select {
-	case g.heard <- announcement{from: from, author: author, result: a, raw: raw, payload: payload}:
-	default: // the announcement is also gossiped
-	}
+	g.pass(announcement{from: from, author: author, result: a, raw: raw, payload: payload}) // the announcement is also gossiped
 	return nil
 }
 
@@ -255,4 +262,55 @@ func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([
 		}
 	}
 	return heard, nil
+}
+
+// share sends this client's result to the members. It pushes a small result to each member together
+// with the announcement, and gossips the announcement only after the pushes. Otherwise members would
+// request bytes that are already in transit. For a larger result, it only gossips the announcement.
+func (g *gossipReader) share(raw, payload []byte, members []identity.ID) {
+	if len(payload) > exchange.MaxPushed || len(payload)*len(members) > maxPushedInAll {
+		g.publish(raw)
+		return
+	}
+	if members = g.pusher.members(members); len(members) == 0 {
+		g.publish(raw)
+		return
+	}
+	limit := g.pusher.wait(len(payload) * len(members))
+	wait, done := g.tasks.Signal()
+	g.tasks.Spawn(func(ctx context.Context) func() {
+		late, took := g.push(ctx, raw, payload, members)
+		return func() {
+			g.pusher.finished(members, late, took)
+			done()
+		}
+	})
+	g.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := g.tasks.WithTimeout(ctx, limit)
+		defer cancel()
+		_ = wait(ctx)
+		return func() { g.publish(raw) }
+	})
+}
+
+// push pushes this client's result to all members concurrently. It returns which of them did not
+// have it after requestTimeout, and how long half of them took; 0 means that fewer than half got
+// it.
+func (g *gossipReader) push(ctx context.Context, raw, payload []byte, members []identity.ID) (late []bool, took time.Duration) {
+	ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	late = make([]bool, len(members))
+	begun, half := g.tasks.Now(), int32(len(members)+1)/2
+	var reached atomic.Int32
+	_ = g.tasks.Each(ctx, len(members), len(members), func(ctx context.Context, i int) error {
+		err := exchange.Push(ctx, g.network, members[i], raw, payload)
+		if err != nil {
+			late[i] = errors.Is(ctx.Err(), context.DeadlineExceeded)
+			g.log.Debug("cannot push this client's result", "to", members[i].Short(), "err", err)
+		} else if reached.Add(1) == half {
+			took = g.tasks.Now().Sub(begun)
+		}
+		return nil
+	})
+	return late, took
 }

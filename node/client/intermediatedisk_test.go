@@ -29,7 +29,7 @@ func (d *faultyDisk) change(o *options) {
 	o.CheckpointDir = d.dir
 	d.keeps(o)
 	o.prepare = func(n *Node) {
-		n.rounds.points.disk.put = func(f keep.Folder, s checkpoint.Snapshot, facts checkpoint.Facts) error {
+		n.models.copies.save = func(f keep.Folder, s checkpoint.Snapshot, facts checkpoint.Facts) error {
 			if err := d.fault(facts.Step); err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/keep"
-	"github.com/psyche-go/psyche/node/modelsync"
+	"github.com/psyche-go/psyche/node/models"
 )
 
 // TestIntermediateCheckpointIsWrittenFromMemory checks that an intermediate checkpoint is written
@@ -65,23 +65,27 @@ func TestLeavingAwaitsALentCheckpoint(t *testing.T) {
 		tasks.Runtime = own
 		var cancel context.CancelFunc
 		tasks.Work, cancel = context.WithCancel(t.Context())
-		report := &reporter{log: slog.New(slog.DiscardHandler)}
-		rounds := &roundStates{points: intermediates{
-			tasks: tasks, jobs: &core.Jobs{}, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, report: report, model: 20 * slowHash,
-		}}
-		taking := rounds.points.begin(&coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}, &clienttest.Trainer{}, 1)
-		l := &leaving{run: &view{state: &coordinator.State{}}, rounds: rounds, engine: &engine{tasks: tasks}, models: &modelsync.Models{}, report: report}
-		l.since = time.Now()
-		l.until = l.since.Add(5 * time.Second)
-		if time.Sleep(20*time.Second - time.Nanosecond); !l.worthWaiting() {
+		held, log := &modelStates{}, slog.New(slog.DiscardHandler)
+		held.copies = intermediates{
+			Copies: models.Copies{Folder: true, Model: 20 * core.SlowHash},
+			tasks:  tasks, jobs: &core.Jobs{}, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, log: log,
+		}
+		taking := held.copies.begin(&coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}, &clienttest.Trainer{}, 1)
+		var l core.Leave
+		l.Begin(time.Now(), 5*time.Second)
+		waits := func() bool {
+			_, stays := l.Extend(time.Now(), false, !held.copies.Settled(), held.copies.Bytes)
+			return stays
+		}
+		if time.Sleep(20*time.Second - time.Nanosecond); !waits() {
 			t.Error("the client leaves before a model that takes 20 s can be on the disk")
 		}
-		if time.Sleep(time.Nanosecond); l.worthWaiting() {
+		if time.Sleep(time.Nanosecond); waits() {
 			t.Error("the client waits too long")
 		}
-		end := &shutdown{own: own, points: &rounds.points, engine: l.engine, saver: &keep.Saver{}}
-		if _, bytes := end.unwritten(); bytes != 20*slowHash {
-			t.Errorf("%d bytes are being written, want %d", bytes, 20*slowHash)
+		end := &shutdown{own: own, copies: &held.copies.Copies, saver: &keep.Saver{}}
+		if _, bytes := end.unwritten(); bytes != 20*core.SlowHash {
+			t.Errorf("%d bytes are being written, want %d", bytes, 20*core.SlowHash)
 		}
 		cancel()
 		taking.abandon()

@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/models"
 )
 
 // slowLender is a network that lends parts in memory slowly, and the first parts in files even more
@@ -132,6 +133,9 @@ func (l *lateDisk) Run(task func() func()) {
 	})
 }
 
+// diskTimeout is the time after which a client abandons the write of a small model.
+const diskTimeout = 30 * time.Second
+
 // TestLateRemovalKeepsNewFolders checks that a removal of folders that a hung disk executes late
 // does not remove folders that were written in the meantime.
 func TestLateRemovalKeepsNewFolders(t *testing.T) {
@@ -144,23 +148,28 @@ func TestLateRemovalKeepsNewFolders(t *testing.T) {
 			tasks.Runtime = disk
 			tasks.Work, cancel = context.WithCancel(t.Context())
 			f := keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}
-			points := &intermediates{tasks: tasks, jobs: &core.Jobs{}, folder: f, report: &reporter{log: slog.New(slog.DiscardHandler)}, model: 1}
+			c := &intermediates{
+				Copies: models.Copies{Folder: true, Model: 1},
+				tasks:  tasks, jobs: &core.Jobs{}, folder: f, log: slog.New(slog.DiscardHandler), save: keep.Folder.SaveIntermediate,
+			}
 			s := &coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}, Progress: coordinator.Progress{Step: 9}}
-			point := func(step uint32) intermediate {
+			point := func(step uint32) models.Copy {
 				model := clienttest.Model()
 				model.Step = step
 				digest := model.Manifest().Digest()
-				return intermediate{Recorded: coordinator.Recorded{Step: step, Digest: digest}, copy: &model, facts: checkpoint.Facts{RunID: f.RunID, Step: step, Digest: hexOf(digest)}}
+				return models.Copy{Recorded: coordinator.Recorded{Step: step, Digest: digest}, Memory: &model, Facts: checkpoint.Facts{RunID: f.RunID, Step: step, Digest: hexOf(digest)}}
 			}
 			write := func(step uint32) {
-				if p := point(step); f.SaveIntermediate(*p.copy, p.facts) != nil {
+				if p := point(step); f.SaveIntermediate(*p.Memory, p.Facts) != nil {
 					t.Fatal("the model was not written")
 				}
 			}
 			write(1)
-			points.put(point(3), points.needed(s), true)
-			points.disk.write = nil
-			taking := points.begin(s, &clienttest.Trainer{}, 5)
+			c.Add(point(3))
+			w := c.Next(time.Now(), s)
+			c.write(w)
+			c.Written(time.Now(), w, nil, true)
+			taking := c.begin(s, &clienttest.Trainer{}, 5)
 			taking.abandon()
 			if late > 0 {
 				time.Sleep(diskTimeout)

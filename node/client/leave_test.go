@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // epochs returns the configuration of a run with long epochs, so that the loss of an epoch is the
@@ -276,7 +274,7 @@ func TestLeaverWithALargeModel(t *testing.T) {
 			s := w.host.State()
 			known := slices.Concat(s.Epoch.Clients, s.Epoch.Exited)
 			said := known[slices.IndexFunc(known, func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(leaver.id) })].Report
-			if said.Step < 4 == says || took > longestLeave+2*time.Second {
+			if said.Step < 4 == says || took > time.Minute+2*time.Second {
 				t.Errorf("copies take %v: it left after %v, and reported step %d", copying, took, said.Step)
 			}
 			if len(log.lines("level=INFO", "bytes=", "for=")) == 0 {
@@ -286,31 +284,4 @@ func TestLeaverWithALargeModel(t *testing.T) {
 			time.Sleep(copying) // until the copy that the client did not wait for ends
 		})
 	}
-}
-
-// TestLeavingTakesLongerForLargeModels checks that leaving may take longer in proportion to the
-// size of the model, within limits, and only if a copy has begun.
-func TestLeavingTakesLongerForLargeModels(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		own := &goroutines{}
-		tasks := &env.Tasks{Runtime: own}
-		for size, want := range map[int]time.Duration{1: 5 * time.Second, 20 * slowHash: 20 * time.Second, 1 << 40: longestLeave} {
-			s := &coordinator.State{}
-			rounds := &roundStates{points: intermediates{busy: true, size: size}}
-			l := &leaving{run: &view{state: s}, rounds: rounds, engine: &engine{tasks: tasks}, models: &modelsync.Models{}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
-			l.since = time.Now()
-			l.until = l.since.Add(5 * time.Second)
-			time.Sleep(want - time.Nanosecond)
-			if !l.worthWaiting() {
-				t.Errorf("%d bytes: it leaves after %v", size, want-time.Nanosecond)
-			}
-			if rounds.points.busy = false; l.worthWaiting() {
-				t.Errorf("%d bytes: it waits without a reason", size)
-			}
-			rounds.points.busy = true
-			if time.Sleep(time.Nanosecond); l.worthWaiting() {
-				t.Errorf("%d bytes: it waits longer than %v", size, want)
-			}
-		}
-	})
 }

@@ -6,18 +6,14 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/wire"
-	"golang.org/x/sync/errgroup"
 )
 
 // Run takes part in the run until the run is finished, ctx is done, or the client fails. It returns
@@ -35,7 +31,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: Runtime is set, so call Step instead of Run", errInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := &shutdown{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
+	end := &shutdown{own: own, saver: n.saver, copies: &n.models.copies.Copies, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
 	defer func() {
 		cancel()
 		if !end.close() {
@@ -58,12 +54,12 @@ func (n *Node) Run(ctx context.Context) error {
 				return nil // it stayed only for other clients
 			}
 			interrupted = nil
-			n.seat.leaving.begin(n.LeaveTimeout)
+			n.leave(n.LeaveTimeout)
 		case update, open := <-n.Backend.Updates():
 			if !open && n.seat.afterRun.said {
 				return nil
 			}
-			if !open && n.seat.leaving.begun() {
+			if !open && n.seat.leaving.Begun() {
 				return context.Cause(ctx)
 			}
 			if !open {
@@ -74,14 +70,14 @@ func (n *Node) Run(ctx context.Context) error {
 			n.observe(update)
 		case u := <-n.gossip.heard:
 			n.hear(u)
-			n.hearWaiting()
+			n.gossip.hearWaiting(n.hear)
 		case proceed := <-own.posts:
 			proceed()
 		case <-ticks.C:
 		}
 		n.reconcile()
-		if n.end == nil && n.seat.leaving.begun() && n.seat.leaving.over() {
-			n.withdraw(ctx)
+		if n.end == nil && n.seat.leaving.Begun() && n.left() {
+			n.actions.withdraw(ctx, &n.run, n.seat.asked, n.WithdrawTimeout)
 			cancel()
 			if end.wait() {
 				end.sayLoss(&n.run, newestStep(n.rounds.replica, n.models.Held))
@@ -159,7 +155,7 @@ func (n *Node) observe(u backend.Update) {
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
-		n.seat.afterRun.late = u.State.RunState == coordinator.Finished && !n.seat.again && n.seat.holds.newest().Step == 0
+		n.seat.afterRun.late = u.State.RunState == coordinator.Finished && !n.seat.again && n.models.holds.newest(u.State).Step == 0
 		if lost := forgotten(n.folder(), u.State.Progress.Step); lost != "" {
 			n.report.log.Warn(lost)
 		}
@@ -189,7 +185,7 @@ func (n *Node) reconcile() {
 		return
 	}
 	wanted := coordinator.Checkpoint{}
-	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.seat.rejoin.possible(&n.run, n.rounds.replica) || s.RunState == coordinator.Finished && !n.run.closedEarly() {
+	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.seat.rejoin.possible(&n.run, n.rounds.replica != nil) || s.RunState == coordinator.Finished && !n.run.closedEarly() {
 		wanted = s.Model.Checkpoint
 	}
 	n.engine.CancelLoad(wanted)
@@ -203,10 +199,12 @@ func (n *Node) reconcile() {
 	}
 	n.saver.SaveAgreed(n.run.state)
 	n.reportUpload()
-	n.rounds.points.reportTo(&n.run, n.models, n.actions)
-	n.rounds.points.serve(&n.run, n.models, n.store, n.Network)
+	n.reportIntermediate()
+	n.shareIntermediate()
 	n.eject()
-	n.fetchResults()
+	if r, trainer := n.rounds.replica, n.engine.trainer; r != nil && trainer != nil {
+		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer))
+	}
 	switch n.run.state.RunState {
 	case coordinator.Warmup:
 		n.warmup()
@@ -221,121 +219,9 @@ func (n *Node) reconcile() {
 	default: // WaitingForMembers, Paused, Uninitialized
 		n.closeEpoch()
 	}
-	if n.seat.leaving.begun() {
+	if n.seat.leaving.Begun() {
 		return
 	}
 	n.auditor.Advance()
 	n.repairGossip()
-}
-
-// goroutines is the Runtime of a Node whose caller does not supply one. It uses the wall clock, and
-// runs tasks in goroutines, which pass their continuations to the loop.
-type goroutines struct {
-	work  *env.Tasks
-	tasks sync.WaitGroup
-	open  atomic.Int64     // tasks
-	posts chan func()      // returned by tasks, for the loop
-	clock func() time.Time // for tests; nil: time.Now
-}
-
-func newGoroutines(work *env.Tasks) *goroutines {
-	return &goroutines{work: work, posts: make(chan func())}
-}
-
-func (g *goroutines) Now() time.Time {
-	if g.clock != nil {
-		return g.clock()
-	}
-	return time.Now()
-}
-
-func (*goroutines) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
-	return context.WithCancel(parent)
-}
-
-func (*goroutines) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(parent, d)
-}
-
-// Run runs a task. After the end of the loop, it drops the continuation.
-func (g *goroutines) Run(task func() (proceed func())) {
-	g.open.Add(1)
-	g.tasks.Go(func() {
-		defer g.open.Add(-1)
-		proceed := task()
-		select {
-		case g.posts <- proceed:
-		case <-g.work.Work.Done():
-		}
-	})
-}
-
-// waitResult is the result of waiting for all tasks.
-type waitResult int
-
-const (
-	allEnded      waitResult = iota
-	diskHangs                // tasks wait for a disk that does not respond
-	onlyComputing            // after an interrupt, only tasks that write nothing are left
-)
-
-// ended waits until all tasks have ended. If only tasks that wait for a disk are left, it calls say,
-// and waits for them for at most limit. After interrupted is closed, it waits only briefly for tasks
-// that write nothing.
-func (g *goroutines) ended(interrupted <-chan struct{}, limit time.Duration, say func()) waitResult {
-	all := make(chan struct{})
-	go func() {
-		g.tasks.Wait()
-		close(all)
-	}()
-	looks := time.NewTicker(heartbeat)
-	defer looks.Stop()
-	var since time.Time
-	var patience <-chan time.Time // for tasks that write nothing
-	impatient := false
-	for {
-		select {
-		case <-all:
-			return allEnded
-		case <-interrupted:
-			interrupted, patience = nil, time.After(computes)
-		case <-patience:
-			impatient = true
-		case now := <-looks.C:
-			disk := g.work.WaitForDisk()
-			computing := g.open.Load() > disk
-			switch {
-			case computing && impatient && disk == 0:
-				return onlyComputing
-			case computing && !impatient:
-				since = time.Time{}
-			case since.IsZero():
-				since = now
-				say()
-			case now.Sub(since) >= limit:
-				return diskHangs
-			}
-		}
-	}
-}
-
-func (*goroutines) Signal() (wait func(ctx context.Context) error, tell func()) {
-	told := make(chan struct{})
-	return func(ctx context.Context) error {
-		select {
-		case <-told:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}, func() { close(told) }
-}
-
-func (*goroutines) Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(limit)
-	for i := range count {
-		group.Go(func() error { return do(ctx, i) })
-	}
-	return group.Wait()
 }

@@ -149,7 +149,7 @@ func TestHoldersAreAnybody(t *testing.T) {
 		for i := range 9 {
 			hostile[clienttest.Key(1+(first+i)%30).ID()] = true
 		}
-		v := newView(clienttest.Key(0))
+		v := newView(clienttest.Key(0), 0)
 		v.state = s
 		found := false
 		for range 3 {

@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 
-	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/auditor"
@@ -25,86 +24,31 @@ type Node struct {
 	Options
 	tasks *env.Tasks
 
-	run     view              // the newest state of the run
-	seat    seat              // this client's seat in the run
-	actions *submitter        // actions sent to the coordinator
-	engine  engine            // the trainer and its current operation
-	rounds  roundStates       // the newest rounds, and the replica that they are applied to
-	fetcher *fetch.Fetcher    // downloads results of peers
-	models  *modelsync.Models // models and their sources
-	auditor *auditor.Auditor  // the client's audit work
-	saver   *keep.Saver       // files on the disk
-	gossip  *gossipReader     // gossip of peers
-	store   *exchange.Store   // data that peers may request
+	run     view             // the newest state of the run
+	seat    seat             // this client's seat in the run
+	actions *submitter       // actions sent to the coordinator
+	engine  engine           // the trainer and its current operation
+	rounds  roundStates      // the newest rounds, and the replica that they are applied to
+	fetcher *fetch.Fetcher   // downloads results of peers
+	models  modelStates      // models, in memory and on the disk
+	auditor *auditor.Auditor // the client's audit work
+	saver   *keep.Saver      // files on the disk
+	gossip  *gossipReader    // gossip of peers
+	store   *exchange.Store  // data that peers may request
 	report  *reporter
 	end     *ending // nil: the client continues
 }
 
+// modelStates contains the models of a client.
+type modelStates struct {
+	*modelsync.Models               // the trainer's model, shared models, and their sources
+	copies            intermediates // intermediate checkpoints
+	snapshotter       snapshotter   // the model at the end of an epoch
+	holds             holdings      // models that the client can load by itself
+}
+
 // ending is the result of a client.
 type ending struct{ err error }
-
-// New checks the options and returns a client that has not started anything.
-func New(o Options) (*Node, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	log := o.Logger.With("client", o.Key.ID().Short())
-	tasks := &env.Tasks{Runtime: o.Runtime}
-	if o.Runtime == nil {
-		tasks.Runtime = newGoroutines(tasks)
-	}
-	n := &Node{
-		Options: o,
-		tasks:   tasks,
-		run:     newView(o.Key),
-		engine:  engine{tasks: tasks},
-		rounds:  roundStates{of: make(map[uint32]*roundState)},
-		store:   exchange.NewStore(o.Network.Drop),
-		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
-	}
-	n.engine.signing.folder = o.folder()
-	n.engine.reader = &reader{tasks: tasks, jobs: &n.engine.Jobs, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
-	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*pendingAction)}
-	n.gossip = &gossipReader{
-		tasks: tasks, network: o.Network, announcements: o.Announcements, cache: n.store.Cache,
-		heard: make(chan announcement, heardRoom), misbehaved: o.Misbehaved, log: log,
-	}
-	n.store.NeededBy(n.rounds.eachBlob)
-	n.auditor = newAuditor(n)
-	n.models = modelsync.NewModels(n.store, &modelsync.Options{
-		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
-		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
-		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
-	})
-	n.seat.leaving = leaving{
-		run: &n.run, rounds: &n.rounds, engine: &n.engine, models: n.models, actions: n.actions, report: n.report,
-		saves: o.CheckpointDir != "", finalize: n.finalize,
-	}
-	n.fetcher = fetch.New(fetch.Options{
-		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,
-	})
-	n.rounds.applier = applier{
-		run: &n.run, engine: &n.engine, rounds: &n.rounds, auditor: n.auditor, fetcher: n.fetcher,
-		models: n.models, store: n.store, blobs: o.Network, report: n.report,
-	}
-	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
-	n.rounds.points = intermediates{tasks: tasks, jobs: &n.engine.Jobs, folder: o.folder(), report: n.report, large: n.models.Large}
-	n.saver = keep.NewSaver(keep.Options{
-		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
-		InPlace: func(digest [32]byte, dir string) {
-			if n.run.state.RunState != coordinator.Finished { // after the end of the run, no training needs the memory
-				n.models.InFolder(digest, dir)
-			}
-		},
-	})
-	n.rounds.snapshotter = snapshotter{
-		tasks: tasks, network: o.Network, folder: o.folder(), run: &n.run, engine: &n.engine, rounds: &n.rounds,
-		models: n.models, saver: n.saver, store: n.store, report: n.report, failed: n.applyFailed,
-	}
-	n.seat.holds = holdings{run: &n.run, models: n.models, points: &n.rounds.points, saver: n.saver}
-	return n, nil
-}
 
 // desynchronise drops the replica, because the trainer's weights are no longer the run's. The
 // client returns to the running epoch as a restarted client does, or joins the next one. It gets
@@ -120,12 +64,12 @@ func (n *Node) desynchronise(reason string) {
 	n.rounds.replica, n.models.Held = nil, nil
 	n.engine.leave()
 	n.engine.End(core.Weights)
-	n.rounds.snapshotter.leave()
+	n.models.snapshotter.leave()
 	n.store.Forget(0, 0) // these results may not be the run's
-	n.rounds.points.abandon(n.run.state)
+	n.models.copies.Abandon(n.run.state)
 	n.auditor.ForgetRounds()
 	n.seat.again = true
-	n.seat.rejoin.again(n.run.epoch(), n.run.term())
+	n.seat.rejoin.again(n.run.epoch(), n.run.term(), &n.engine.Jobs)
 }
 
 // fail ends the client with an error.

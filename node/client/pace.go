@@ -36,23 +36,23 @@ func newPace(opened time.Time) pace {
 }
 
 // follow takes into account that trainers may have started during the previous round.
-func (p *pace) follow(before *roundState, slots []tally.Slot) {
+func (p *pace) follow(before *pace, trainedSlots, slots []tally.Slot) {
 	trained := make(map[coordinator.ClientID]bool)
-	for i := range before.Slots {
-		trained[before.Slots[i].Owner] = true
+	for i := range trainedSlots {
+		trained[trainedSlots[i].Owner] = true
 	}
 	for i := range slots {
 		id := slots[i].Owner
-		came, delivered := before.pace.came[id]
+		came, delivered := before.came[id]
 		switch {
-		case delivered && came.After(before.pace.opened):
+		case delivered && came.After(before.opened):
 			p.begun[id] = came
 		case delivered || !trained[id]:
-			p.begun[id] = before.pace.opened
+			p.begun[id] = before.opened
 		}
 		p.bound[id] = !trained[id]
 	}
-	maps.Copy(p.need, before.pace.need)
+	maps.Copy(p.need, before.need)
 }
 
 // see records the trainers whose results this client holds now.
@@ -102,28 +102,4 @@ func (p *pace) typical() time.Duration {
 func quickest(needs []time.Duration, count int) time.Duration {
 	slices.Sort(needs)
 	return needs[count-1]
-}
-
-// witnessWait returns how long a witness waits for the last third of the results after it holds the
-// first two thirds. It assumes that all trainers start when the round starts; see deadline.
-func (rs *roundState) witnessWait() time.Duration {
-	return max(leastWitnessWait, rs.most.Sub(rs.opened)/4)
-}
-
-// deadline returns the end of a witness's wait for missing results. The witness holds the results of
-// held, and quorum is two thirds of the awaited trainers. A trainer may start as late as the round
-// itself. It then has the time that most trainers needed, plus a quarter of it. "Most" means two
-// thirds of the trainers of the round or of the epoch, whichever needed less time, because a round may
-// have many slow trainers.
-func (rs *roundState) deadline(held []coordinator.ClientID, quorum int) time.Time {
-	needs := make([]time.Duration, len(held))
-	for i, id := range held {
-		needs[i] = rs.pace.need[id]
-	}
-	need := min(quickest(needs, quorum), rs.pace.typical())
-	until, other := rs.most.Add(rs.witnessWait()), rs.opened.Add(need+max(leastWitnessWait, need/4))
-	if other.After(until) {
-		return other
-	}
-	return until
 }

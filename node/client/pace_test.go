@@ -154,7 +154,7 @@ func TestPaceAhead(t *testing.T) {
 	before.pace.need[id(2)] = 11 * time.Second
 	before.Slots = before.Slots[:5] // the sixth had nothing to train, and the fifth did not deliver
 	p := newPace(at(22))
-	p.follow(before, sixSlots(0).Slots)
+	p.follow(&before.pace, before.Slots, sixSlots(0).Slots)
 	for i, test := range []struct {
 		came int // second of the arrival
 		need time.Duration
@@ -197,7 +197,7 @@ func slowestRound(arrival time.Duration, trainers func(round int) []int) (longes
 		}
 		begin := opened
 		if before != nil {
-			rs.pace.follow(before, rs.Slots)
+			rs.pace.follow(&before.pace, before.Slots, rs.Slots)
 			begin = before.opened
 		}
 		for _, i := range trainers(r)[1:] {

@@ -19,7 +19,7 @@ func filed(o *options) {
 		if prepare != nil {
 			prepare(n)
 		}
-		n.models.Large, n.rounds.points.large = 0, 0
+		n.models.Large, n.models.copies.Large = 0, 0
 	}
 }
 

@@ -15,3 +15,6 @@ func recovered(do func() error) (err error) {
 	}()
 	return do()
 }
+
+// largeModel is the size in bytes from which a model is hashed with the lowest priority.
+const largeModel = 1 << 20

@@ -5,13 +5,14 @@ import (
 	"syscall"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/models"
 )
 
 // quietly runs background work, with the lowest priority if the model is large enough for that to
 // matter. It returns a panic as an error. On Linux a priority belongs to a thread; the thread ends
 // with the goroutine.
 func quietly(s checkpoint.Snapshot, do func() error) (err error) {
-	if sizeOf(s) < largeModel {
+	if models.Size(s) < largeModel {
 		return recovered(do)
 	}
 	done := make(chan struct{})

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"math"
 	"reflect"
 	"time"
 
@@ -55,15 +56,16 @@ func (r *reporter) state(v *view) {
 	}
 }
 
-// foreign reports a held result as rejected if it was made from another replica of the model.
-func (r *reporter) foreign(t *tally.Tally, s *tally.Slot, c *tally.Candidate) {
+// Held implements fetch.Owner. It reports a held result as rejected if it was made from another replica
+// of the model.
+func (r *reporter) Held(t *tally.Tally, s *tally.Slot, c *tally.Candidate) {
 	if t.Began && c.State == tally.Held && c.Replica != t.Replica {
-		r.rejected(t, s, "made from a different replica of the model")
+		r.Rejected(t, s, "made from a different replica of the model")
 	}
 }
 
-// rejected reports a result that this client does not count.
-func (r *reporter) rejected(t *tally.Tally, s *tally.Slot, reason string) {
+// Rejected implements fetch.Owner. It reports a result that this client does not count.
+func (r *reporter) Rejected(t *tally.Tally, s *tally.Slot, reason string) {
 	from := identity.ID(s.Owner)
 	r.log.Warn("result rejected", "step", t.Round.Step, "batch", s.Batch, "from", from.Short(), "reason", reason)
 	r.emit(event.Rejected{Step: t.Round.Step, Batch: batchOf(s.Batch), From: from.String(), Reason: reason})
@@ -198,4 +200,22 @@ func (v *view) loss(newest, saved uint32) string {
 		return fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a former member saved a checkpoint", newest)
 	}
 	return fmt.Sprintf("this was the last member: its newest checkpoint is of step %d, and no checkpoint contains steps %d to %d", saved, saved+1, newest)
+}
+
+// claimOf returns the claim about loss and speed that this client sends with its witness proof, after
+// it has trained a batch. It does not claim a loss that is missing or not a number.
+func claimOf(t event.Trained) coordinator.Claim {
+	return coordinator.Claim{
+		Loss:  uint16(bounded(float64(t.Loss)*coordinator.LossUnit, math.MaxUint16)),
+		Speed: uint32(bounded(float64(t.Tokens)/t.Seconds, math.MaxUint32)),
+	}
+}
+
+// bounded rounds v for a claim: to an integer from 1 to most, or 0 for no claim if v is not a positive
+// number.
+func bounded(v, most float64) float64 {
+	if !(v > 0) || math.IsInf(v, 0) {
+		return 0
+	}
+	return min(max(1, math.Round(v)), most)
 }

@@ -23,12 +23,12 @@ func (n *Node) roundTrain() {
 	_, ahead := n.engine.Ahead(step + 1)
 	n.engine.CancelTraining(func(of uint32) bool { return of == step || ahead })
 	rs := n.keepUp()
-	if rs == nil || n.seat.leaving.begun() {
+	if rs == nil || n.seat.leaving.Begun() {
 		return
 	}
 	n.preempt(rs)
 	n.train(rs)
-	n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds)
+	n.takeOwed()
 	n.trainAhead(rs)
 	n.sendWitness(rs, false)
 	n.accuse()
@@ -40,10 +40,10 @@ func (n *Node) keepUp() *roundState {
 	if !n.closeEpoch() {
 		return nil
 	}
-	if n.seat.rejoin.possible(&n.run, n.rounds.replica) {
+	if n.seat.rejoin.possible(&n.run, n.rounds.replica != nil) {
 		n.rejoin()
 	}
-	if n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) {
+	if n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.follows()) {
 		n.takeSeatBack()
 	} else if !n.run.isMember() {
 		if n.rounds.replica != nil {
@@ -64,7 +64,7 @@ func (n *Node) keepUp() *roundState {
 	rs := n.rounds.of[round.Step]
 	if own := rs.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !rs.trained {
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // the predicted batch was wrong if members came or went
-		n.engine.reader.read(own.Batch, n.run.completionTime(n.CompletionTimeout))      // while the previous rounds are being applied
+		n.engine.reader.read(own.Batch, n.run.CompletionTime())                         // while the previous rounds are being applied
 	}
 	if lag := n.engine.Lag(); round.Step > lag && !n.finalize(round.Step-lag) {
 		return nil
@@ -96,7 +96,7 @@ func (n *Node) train(rs *roundState) {
 	if s == nil || n.rounds.replica.isAfter(rs.Round.Step, n.engine.Lag()) || !n.engine.signing.May(rs.Round.Step) || !n.auditor.MayTrain(rs.Round.Step) {
 		return
 	}
-	tokens := n.engine.reader.read(s.Batch, n.run.completionTime(n.CompletionTimeout))
+	tokens := n.engine.reader.read(s.Batch, n.run.CompletionTime())
 	if tokens != nil {
 		n.engine.CancelRecomputation(false)
 	}
@@ -123,7 +123,7 @@ func (n *Node) trainAhead(rs *roundState) {
 	if !next.ok {
 		return
 	}
-	tokens := n.engine.reader.read(next.batch, n.run.completionTime(n.CompletionTimeout))
+	tokens := n.engine.reader.read(next.batch, n.run.CompletionTime())
 	lag := n.engine.Lag()
 	if lag > 1 && tokens != nil {
 		n.engine.CancelRecomputation(false)
@@ -131,7 +131,7 @@ func (n *Node) trainAhead(rs *roundState) {
 	switch {
 	case lag > 1 && !n.auditor.MayBegin(), tokens == nil, rs.ahead == next.batch:
 		return
-	case lag == 1 && !n.rounds.applier.speculate(rs), !n.engine.Idle():
+	case lag == 1 && !n.speculate(rs), !n.engine.Idle():
 		return
 	}
 	if before := next.step - lag; lag > 1 && n.rounds.replica.step < before {
@@ -224,7 +224,7 @@ func (n *Node) trained(t training) bool {
 	}
 	n.report.log.Debug("trained", "step", step, "batch", t.batch, "loss", float64(t.report.Loss), "seconds", t.report.Seconds)
 	n.report.emit(t.report)
-	n.engine.outlook.trains = time.Duration(t.report.Seconds * float64(time.Second))
+	n.engine.outlook.Trains = time.Duration(t.report.Seconds * float64(time.Second))
 	return true
 }
 
@@ -257,7 +257,7 @@ func (n *Node) announce(t training) {
 		rs.Hold(s, own, a.Size)
 		rs.commitment, rs.raw, rs.made = a.Blob, raw, n.tasks.Now()
 		n.report.total.PayloadSent += uint64(a.Size)
-		n.gossip.share(raw, t.payload, n.run.members())
+		n.gossip.share(raw, t.payload, n.run.Members())
 		n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(t.payload), Commitment: hexOf(a.Blob)})
 		return nil
 	})
@@ -325,9 +325,9 @@ func (n *Node) roundWitness() {
 	next := n.run.state.Progress.Step + 1
 	_, ahead := n.engine.Ahead(next)
 	n.engine.CancelTraining(func(uint32) bool { return ahead })
-	if rs := n.keepUp(); rs != nil && !n.seat.leaving.begun() {
+	if rs := n.keepUp(); rs != nil && !n.seat.leaving.Begun() {
 		n.sendWitness(rs, true)
-		n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds)
+		n.takeOwed()
 		n.trainAhead(rs)
 	}
 }
@@ -361,11 +361,7 @@ func (n *Node) sendWitness(rs *roundState, now bool) {
 	if !rs.elected || !now && !complete {
 		return
 	}
-	index, _ := rs.Round.MemberIndex(n.run.myself())
-	if slices.ContainsFunc(rs.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }) {
-		return
-	}
-	if n.actions.answered("witness", rs.Round.Step) {
+	if rs.hasWitnessed(n.run.myself(), n.actions.answered("witness", rs.Round.Step)) {
 		return
 	}
 	proof, count := rs.Witness()

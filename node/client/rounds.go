@@ -1,11 +1,8 @@
 package client
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,11 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/exchange"
-	"github.com/psyche-go/psyche/node/fetch"
 	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
-	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -55,6 +49,18 @@ func newestStep(r *replica, held *modelsync.Model) uint32 {
 		return held.Step
 	}
 	return 0
+}
+
+// beganWith returns the digest of the model that an epoch started with, or zero if it is unknown,
+// because the client starts with a later one.
+func beganWith(key epochKey, m *modelsync.Model) (digest [32]byte) {
+	switch {
+	case key.checkpoint.FromPeers():
+		return key.checkpoint.Digest
+	case m.Origin == key.checkpoint:
+		return m.Digest
+	}
+	return digest
 }
 
 // findOtherModels logs, once in an epoch, that members started with different models. This can happen
@@ -149,9 +155,43 @@ func (rs *roundState) begin(r *replica, lag uint32, report *reporter) {
 	rs.Begin(tally.ReplicaAt(from, rs.start.Hash))
 	for i := range rs.Slots {
 		for _, c := range rs.Slots[i].Candidates {
-			report.foreign(rs.Tally, &rs.Slots[i], c)
+			report.Held(rs.Tally, &rs.Slots[i], c)
 		}
 	}
+}
+
+// hasWitnessed reports whether a client sent its proof of a round. answered reports whether this process
+// sent a proof that the state may not show yet. There is no proof of a round that the client does not know.
+func (rs *roundState) hasWitnessed(id coordinator.ClientID, answered bool) bool {
+	if rs == nil {
+		return false
+	}
+	index, takesPart := rs.Round.MemberIndex(id)
+	return takesPart && (answered || slices.ContainsFunc(rs.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }))
+}
+
+// witnessWait returns how long a witness waits for the last third of the results after it holds the
+// first two thirds. It assumes that all trainers start when the round starts; see deadline.
+func (rs *roundState) witnessWait() time.Duration {
+	return max(leastWitnessWait, rs.most.Sub(rs.opened)/4)
+}
+
+// deadline returns the end of a witness's wait for missing results. The witness holds the results of
+// held, and quorum is two thirds of the awaited trainers. A trainer may start as late as the round
+// itself. It then has the time that most trainers needed, plus a quarter of it. "Most" means two
+// thirds of the trainers of the round or of the epoch, whichever needed less time, because a round may
+// have many slow trainers.
+func (rs *roundState) deadline(held []coordinator.ClientID, quorum int) time.Time {
+	needs := make([]time.Duration, len(held))
+	for i, id := range held {
+		needs[i] = rs.pace.need[id]
+	}
+	need := min(quickest(needs, quorum), rs.pace.typical())
+	until, other := rs.most.Add(rs.witnessWait()), rs.opened.Add(need+max(leastWitnessWait, need/4))
+	if other.After(until) {
+		return other
+	}
+	return until
 }
 
 // offence is a batch for which a trainer signed two results.
@@ -174,41 +214,31 @@ func (rs *roundState) offended(s *tally.Slot, now time.Time) {
 // roundStates contains the tallied rounds, announcements for future rounds, and the replica that
 // the rounds are applied to.
 type roundStates struct {
-	replica     *replica               // nil: the client does not follow the epoch
-	of          map[uint32]*roundState // by step
-	steps       []uint32               // ascending; replaced, never modified in place
-	early       []announcement         // for rounds that have not started here
-	earlyBytes  int                    // bytes of the results in early
-	points      intermediates          // intermediate checkpoints
-	applier     applier
-	snapshotter snapshotter
+	replica    *replica               // nil: the client does not follow the epoch
+	of         map[uint32]*roundState // by step
+	early      []announcement         // for rounds that have not started here
+	earlyBytes int                    // bytes of the results in early
 }
 
-// put adds the round of a step.
-func (states *roundStates) put(step uint32, rs *roundState) {
-	states.of[step] = rs
-	states.order()
-}
+// follows reports whether this client has a replica of an epoch whose rounds are not over.
+func (states *roundStates) follows() bool { return states.replica != nil && !states.replica.closing }
 
-// remove removes the round of a step.
-func (states *roundStates) remove(step uint32) {
-	delete(states.of, step)
-	states.order()
-}
-
-func (states *roundStates) order() {
-	steps := make([]uint32, 0, len(states.of))
-	for step := range states.of {
-		steps = append(steps, step)
+// Round returns the tally of a round, and the commitment of this client's result once it is announced.
+func (states *roundStates) Round(step uint32) (*tally.Tally, tally.Commitment) {
+	rs := states.of[step]
+	if rs == nil {
+		return nil, tally.Commitment{}
 	}
-	slices.Sort(steps)
-	states.steps = steps
+	return rs.Tally, rs.commitment
 }
+
+// steps returns the steps of the rounds in ascending order.
+func (states *roundStates) steps() []uint32 { return slices.Sorted(maps.Keys(states.of)) }
 
 // after returns the tallies of the rounds after a step, oldest first.
 func (states *roundStates) after(step uint32) []*tally.Tally {
-	open := make([]*tally.Tally, 0, len(states.steps))
-	for _, s := range states.steps {
+	open := make([]*tally.Tally, 0, len(states.of))
+	for _, s := range states.steps() {
 		if s > step {
 			open = append(open, states.of[s].Tally)
 		}
@@ -254,191 +284,3 @@ func (states *roundStates) keepEarly(msg announcement, next uint32) {
 	states.earlyBytes += len(msg.payload)
 	states.early = append(states.early, msg)
 }
-
-// takeEarly returns and removes the kept announcements.
-func (states *roundStates) takeEarly() []announcement {
-	early := states.early
-	states.early, states.earlyBytes = nil, 0
-	return early
-}
-
-// openRounds updates the rounds from the newest state.
-func (n *Node) openRounds() {
-	rounds := n.run.state.Epoch.Rounds
-	if len(rounds) == 0 {
-		return
-	}
-	running := n.run.state.RunState == coordinator.RoundTrain || n.run.state.RunState == coordinator.RoundWitness
-	newest := rounds[len(rounds)-1].Step
-	kept := 2 + n.engine.Lag() // the running round, the unapplied rounds before it, and one more for late peers
-	for i, round := range rounds {
-		rs := n.rounds.of[round.Step]
-		if rs != nil && rs.Round.Seed != round.Seed { // the host lost its state
-			n.closeRound(rs)
-			rs = nil
-		}
-		if rs == nil {
-			if round.Step+kept <= newest {
-				continue
-			}
-			rs = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
-			before := n.rounds.of[round.Step-1]
-			if before != nil && before.EpochStart == rs.EpochStart && n.engine.Lag() > 1 {
-				rs.pace.follow(before, rs.Slots)
-			}
-			n.engine.outlook.waited(before, rs.opened)
-			n.rounds.put(round.Step, rs)
-		}
-		if rs.start == (wire.Head{}) && !rs.Began {
-			rs.start = n.run.startOf(round.Step)
-		}
-		rs.Renew(round, !running || i < len(rounds)-1)
-	}
-	for _, step := range n.rounds.steps {
-		behind := n.rounds.replica != nil && step > n.rounds.replica.step && step+coordinator.StoredRounds > newest
-		ahead := step > newest // the host went back: these rounds are not the run's
-		if ahead || step+kept <= newest && !behind {
-			n.closeRound(n.rounds.of[step])
-		}
-	}
-	for _, u := range n.rounds.takeEarly() {
-		n.hear(u)
-	}
-}
-
-// closeRound drops a round and its blobs.
-func (n *Node) closeRound(rs *roundState) {
-	step := rs.Round.Step
-	n.fetcher.StopRound(rs.Tally)
-	n.rounds.remove(step)
-	n.store.Cache.DropRound(step)
-	n.store.Drop(rs.Blobs()...)
-}
-
-// hearWaiting enters the waiting announcements. Processing them together is cheaper than one at a time,
-// because the work that follows an event is done only once.
-func (n *Node) hearWaiting() {
-	for range min(len(n.gossip.heard), maxHeardAtOnce) {
-		n.hear(<-n.gossip.heard)
-	}
-}
-
-// hear enters an announcement into the tally, or keeps it for a future round.
-func (n *Node) hear(msg announcement) {
-	a := msg.result
-	rs := n.rounds.of[a.Step]
-	if rs == nil {
-		if n.run.state != nil && (msg.author == (identity.ID{}) || n.run.healthy(coordinator.ClientID(msg.author))) {
-			n.rounds.keepEarly(msg, n.run.state.Progress.Step)
-		}
-		return
-	}
-	if a.Start != rs.start || msg.author == (identity.ID{}) {
-		n.compareStarts(rs.start, msg)
-		return
-	}
-	err := rs.Hear(msg.author, a, msg.raw)
-	for _, c := range rs.Displaced() {
-		n.fetcher.Stop(c)
-		n.store.Drop(c.Commitment)
-	}
-	if msg.payload != nil && n.rounds.replica != nil {
-		n.fetcher.Take(rs.Tally, a, msg.payload, n.run.terms(n.engine.trainer, n.CompletionTimeout))
-	}
-	switch {
-	case err == nil, errors.Is(err, tally.ErrKnownResult):
-	case errors.Is(err, tally.ErrOtherSize):
-		n.report.log.Warn("a trainer signed a result with two sizes", "step", a.Step, "batch", a.Batch, "from", msg.author.Short())
-		if flying := rs.Dispute(a.Batch, a.Blob); flying != nil {
-			n.fetcher.Interrupt(flying)
-		}
-	case errors.Is(err, tally.ErrEquivocation):
-		rs.offended(rs.Find(a.Batch), n.tasks.Now())
-		n.report.equivocation(rs.Tally, msg.author, a)
-	default:
-		n.report.log.Debug("announcement refused", "from", msg.author.Short(), "err", err)
-	}
-}
-
-// compareStarts handles an announcement whose head of the log at the start of the round differs from
-// this client's head, or is missing.
-func (n *Node) compareStarts(own wire.Head, msg announcement) {
-	other := msg.result.Start
-	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
-		n.report.log.Debug("announcement refused", "from", msg.author.Short(), "err", "the announcement has no head of the log, or this client knows none")
-		return
-	}
-	if n.run.hostFault != nil {
-		return
-	}
-	n.run.hostFault = n.run.fork(own, msg)
-	n.engine.Cancel()
-	n.report.log.Error("the run's host shows members different histories; this client stops and informs the other members", "step", own.Step)
-	wait, _ := n.tasks.Signal()
-	n.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := n.tasks.WithTimeout(ctx, forkNoticeTime)
-		defer cancel()
-		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // members that do not get this message get another member's
-		_ = wait(ctx)                                 // gives gossip time to deliver the message
-		return func() { n.fail(n.run.hostFault) }
-	})
-}
-
-// fork returns the proof that the host showed members different logs. msg is a member's
-// announcement with another head at the start of a round than own. The host signed both heads.
-func (v *view) fork(own wire.Head, msg announcement) error {
-	return &follow.HostFault{
-		Reason: fmt.Sprintf("the host showed other members a different start of step %d than this client", own.Step),
-		Evidence: follow.Evidence{
-			Genesis: v.genesis, Heads: []wire.Head{own, msg.result.Start}, Index: own.Index, Announcement: bytes.Clone(msg.raw),
-		},
-	}
-}
-
-// forkNoticeTime is how long a client stays to inform other members of a fork.
-const forkNoticeTime = 2 * time.Second
-
-// fetchResults fetches results that are announced in unapplied rounds.
-func (n *Node) fetchResults() {
-	if r, trainer := n.rounds.replica, n.engine.trainer; r != nil && trainer != nil {
-		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer, n.CompletionTimeout))
-	}
-}
-
-// terms returns the run's current limits for a fetch.
-func (v *view) terms(trainer env.Trainer, finalize time.Duration) fetch.Terms {
-	return fetch.Terms{Trainer: trainer, Completion: v.completionTime(finalize), Round: roundTime(v.state.Config)}
-}
-
-// fetched receives the results of the fetcher.
-type fetched struct {
-	rounds *roundStates
-	store  *exchange.Store
-	report *reporter
-}
-
-// Late implements fetch.Owner: the round was dropped here, or is applied.
-func (f fetched) Late(t *tally.Tally) bool {
-	rs, r := f.rounds.of[t.Round.Step], f.rounds.replica
-	return rs == nil || rs.Tally != t || r != nil && t.Round.Step <= r.step
-}
-
-// Held implements fetch.Owner.
-func (f fetched) Held(t *tally.Tally, s *tally.Slot, c *tally.Candidate) { f.report.foreign(t, s, c) }
-
-// Rejected implements fetch.Owner.
-func (f fetched) Rejected(t *tally.Tally, s *tally.Slot, reason string) {
-	f.report.rejected(t, s, reason)
-}
-
-// NoRoom implements fetch.Owner. To free memory for running rounds, it drops data that is kept only for
-// members that were away.
-func (f fetched) NoRoom() {
-	f.store.Forget(0, 0)
-	if r := f.rounds.replica; r != nil {
-		f.rounds.points.served.stop(r.epoch.startStep)
-	}
-}
-
-// Drop implements fetch.Owner.
-func (f fetched) Drop(hashes ...[32]byte) { f.store.Drop(hashes...) }

@@ -76,7 +76,7 @@ func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *blobN
 	round := clienttest.Round()
 	n.rounds.replica = &replica{step: round.Step - 1}
 	rs := newRoundState(round, &n.run, n.Draws, time.Time{})
-	n.rounds.put(round.Step, rs)
+	n.rounds.of[round.Step] = rs
 	list := make([]tally.Commitment, len(rs.Slots))
 	list[0] = holds
 	round.Witnesses = clienttest.Proofs(round.Seed, clienttest.Owners(round), list, list, list)
@@ -104,7 +104,7 @@ func TestFetchOfADisplacedResultEnds(t *testing.T) {
 		rs.Final = false
 		say(n, rs, clienttest.Hash(10), 1)
 		say(n, rs, clienttest.Hash(11), 1)
-		n.fetchResults()
+		n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.run.terms(n.engine.trainer))
 		rs.Final, rs.Round.WitnessesElected = true, 0 // two slots
 		away := s.Candidates[0]
 		if say(n, rs, clienttest.Hash(1), 1); away.State != tally.Fetching || s.Contains(away) || len(s.Candidates) != 2 {
@@ -134,11 +134,11 @@ func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 		}
 		n.fetcher.Unread(rs.Tally, lost, err)
 		network.blobs[c.Commitment], network.forgetful = payload, true
-		if n.fetchResults(); c.State != tally.Announced {
+		if n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.run.terms(n.engine.trainer)); c.State != tally.Announced {
 			t.Error("fetched again without a pause")
 		}
 		time.Sleep(fetch.Pause)
-		n.fetchResults()
+		n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.run.terms(n.engine.trainer))
 		proceed(n)
 		if o := rs.Judge(time.Now(), true); o.Missing > 0 || !slices.Equal(c.Payload, payload) {
 			t.Errorf("outcome %+v, %d bytes in memory", o, len(c.Payload))
@@ -162,12 +162,12 @@ func TestWaitingAnnouncementsAreHeardTogether(t *testing.T) {
 		c, s := clienttest.Numbered(1, i, 0), &rs.Slots[i%2]
 		n.gossip.heard <- announcement{author: identity.ID(s.Owner), result: clienttest.Announcement(s.Batch, c, [32]byte{}), raw: c[:]}
 	}
-	n.hearWaiting()
+	n.gossip.hearWaiting(n.hear)
 	if first, second := len(rs.Slots[0].Candidates), len(rs.Slots[1].Candidates); len(n.gossip.heard) != more || first != tally.MaxCandidates || second != tally.MaxCandidates {
 		t.Errorf("%d are left, %d and %d entered", len(n.gossip.heard), first, second)
 	}
-	n.hearWaiting()
-	n.hearWaiting() // waits for none
+	n.gossip.hearWaiting(n.hear)
+	n.gossip.hearWaiting(n.hear) // waits for none
 	if len(n.gossip.heard) != 0 {
 		t.Errorf("%d are left", len(n.gossip.heard))
 	}

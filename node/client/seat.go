@@ -11,7 +11,9 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/models"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // seat manages this client's seat in the run.
@@ -25,10 +27,9 @@ type seat struct {
 	check    *runCheck              // newest check; nil: none yet
 	waiting  waiting                // reason for waiting that was logged last
 	afterRun afterRun               // after the end of the run
-	leaving  leaving                // graceful leave
-	holds    holdings               // models that it can load by itself
+	leaving  core.Leave             // graceful leave
 	missing  missingModel           // the run's newest model, while it is not available
-	rejoin   *rejoin                // return to a running epoch
+	rejoin   rejoin                 // return to a running epoch
 	reveals  reveals                // for the draws of the run
 }
 
@@ -38,66 +39,6 @@ type runCheck struct {
 	definition []byte
 	fromPeers  bool // the model was to come from members; checked again if the run falls back to its initial one
 	passed     bool
-}
-
-// keepSeat joins if the client has no seat, or has a seat that it cannot fill. In the latter case,
-// joining gives that seat up and asks for one in the next epoch.
-func (n *Node) keepSeat() {
-	s := n.run.state
-	if n.seat.leaving.begun() {
-		return
-	}
-	i := slices.IndexFunc(s.Pending, n.run.is)
-	if i >= 0 {
-		n.seat.acked = time.Time{}
-		// The coordinator relies on pending clients that claimed to hold the model. The held model
-		// may be from an epoch that was rolled back, so that the run does not continue from it.
-		held := n.models.Held != nil && !s.Model.Checkpoint.FromPeers()
-		holds := !s.Pending[i].HoldsModel || held || n.rounds.replica != nil || n.seat.holds.checkpoint()
-		if holds && !n.seat.holds.moreThan(&s.Pending[i], n.seat.told) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
-			return
-		}
-	} else if !n.needsSeat() {
-		return
-	}
-	if n.waitsForHolder() {
-		if i >= 0 && s.Pending[i].HoldsModel { // the run relies on a model that this client lost when it was killed
-			leave := coordinator.Withdraw{Client: n.run.myself()}
-			n.actions.submit("withdraw", leave, leave, func() {})
-		}
-		return
-	}
-	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(n.run.definition(), &n.engine, n.CheckRun, n.fail) {
-		return
-	}
-	epoch := s.Progress.Epoch
-	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now()), Holds: n.seat.holds.newest().Digest, Name: n.Name}
-	n.seat.asked = true
-	sent, of := n.tasks.Now(), s.Model.Checkpoint
-	n.actions.submit("join", join, join, func() {
-		n.seat.told = of
-		n.seat.acked = sent // not the present time, because a suspended process may read the answer much later
-		n.report.log.Info("joined", "epoch", epoch)
-		n.report.emit(event.Joined{Epoch: epoch})
-	})
-}
-
-// needsSeat reports whether the client has no usable seat.
-func (n *Node) needsSeat() bool {
-	switch n.run.state.RunState {
-	case coordinator.Finished, coordinator.Uninitialized:
-		return false
-	case coordinator.Warmup:
-		member, ok := n.run.state.Member(n.run.myself()) // a member fetches the model, even after a restart
-		return !ok || !n.run.isMember() || !n.seat.reveals.opens(member, n.run.state.Progress.Epoch)
-	case coordinator.WaitingForMembers, coordinator.Paused:
-		return true // not pending, see keepSeat
-	case coordinator.Cooldown: // the run would wait for a client that cannot report the epoch's model
-		m := n.models.Held
-		return !n.run.isMember() || n.rounds.replica == nil && (m == nil || m.Step != n.run.state.Progress.Step-1)
-	default:
-		return !n.run.isMember() && !n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) || n.run.isMember() && n.rounds.replica == nil && !n.holdsModel() && !n.seat.rejoin.possible(&n.run, n.rounds.replica)
-	}
 }
 
 // checked reports whether a check has shown that this client can do its part in the run's current
@@ -130,21 +71,95 @@ func (s *seat) checked(run env.Definition, e *engine, check func(context.Context
 	return false
 }
 
-// withdraw reports to the coordinator that the client leaves. It is the client's last action.
-func (n *Node) withdraw(ctx context.Context) {
-	if !n.seat.asked && !n.run.hasSeat() {
-		return
-	}
-	ctx, cancel := n.tasks.WithTimeout(context.WithoutCancel(ctx), n.WithdrawTimeout)
-	defer cancel()
-	if err := n.Backend.Submit(ctx, coordinator.Withdraw{Client: n.run.myself()}); err != nil {
-		n.report.log.Debug("withdraw", "err", err)
-	}
-}
-
 // reportWaiting logs what this client waits for, if that has changed.
 func (s *seat) reportWaiting(v *view, e *submitter, log *slog.Logger) {
 	if !e.flying("join") { // the log line about joining comes first
 		s.waiting = s.waiting.said(v.waitsFor(), e.tasks.Now(), log)
 	}
+}
+
+// awaitRoom reports whether the client waits for room on the disk, because its last checkpoint could
+// not be saved. Without the wait, the user could not keep the final model by removing other files.
+func (s *seat) awaitRoom(saver *keep.Saver, log *slog.Logger, dir string, now time.Time, limit time.Duration) bool {
+	p := &s.afterRun
+	if s.leaving.Begun() || p.over(now, limit) || !saver.Hasten() {
+		return false
+	}
+	if !p.full {
+		p.full = true
+		log.Warn("the run is finished, but its last checkpoint is not saved; remove other files from that disk now, or the client ends without the checkpoint",
+			"dir", dir, "limit", limit, "err", saver.Err())
+	}
+	return true
+}
+
+// holdings are the models that this client can load by itself.
+type holdings struct {
+	models *modelsync.Models
+	copies *models.Copies
+	saver  *keep.Saver
+}
+
+// checkpoint reports whether this client can load the run's checkpoint by itself: its parts are
+// still in memory, independent of the trainer's weights, or on its disk.
+func (h *holdings) checkpoint(s *coordinator.State) bool {
+	c := s.Model.Checkpoint
+	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.copies.Holds(c.Digest)) || h.saver.Holds(c)
+}
+
+// newest returns the newest model that the run recorded and this client holds, or zero.
+func (h *holdings) newest(s *coordinator.State) coordinator.Recorded {
+	c := s.Model.Checkpoint
+	switch {
+	case !c.FromPeers():
+		return coordinator.Recorded{}
+	case h.checkpoint(s):
+		return coordinator.Recorded{Step: c.Step, Digest: c.Digest}
+	}
+	saved, _ := h.saver.Newest(s)
+	for _, r := range slices.Backward(s.Earlier) {
+		if r.Step > saved.Step && (h.copies.Holds(r.Digest) || h.models.Shared(r.Digest) != nil) {
+			return r
+		}
+	}
+	return saved
+}
+
+// unreported reports whether this client has a model that it has not reported.
+func (h *holdings) unreported(s *coordinator.State, id coordinator.ClientID) bool {
+	me, ok := s.Member(id)
+	if !ok {
+		return false
+	}
+	if last := s.Progress.Step - 1; s.RunState == coordinator.Cooldown {
+		return h.models.Held != nil && h.models.Held.Step == last && me.Report.Step != last
+	}
+	_, more := h.copies.Unreported(s, me)
+	return more
+}
+
+// A restarted client may have only an older model of the run, from which the run could continue.
+// Such a client waits up to holderTimeout for a holder of the newest model, and logs that it waits
+// every holderReminder.
+const (
+	holderTimeout  = 5 * time.Minute
+	holderReminder = time.Minute
+)
+
+// missingModel describes a client's wait for the run's newest recorded model, which no connected
+// client has.
+type missingModel struct {
+	of     coordinator.Checkpoint
+	since  time.Time // zero: the model is available
+	said   time.Time
+	older  uint32 // step of the newest checkpoint in the folder
+	usable bool   // the run has recorded that older checkpoint
+}
+
+func (m *missingModel) text(left time.Duration) string {
+	message := fmt.Sprintf("the newest model that the run recorded is of step %d; no connected member has it, and --checkpoint-dir has only step %d; this client waits for a member with the newer model, ", m.of.Step, m.older)
+	if m.usable {
+		return message + fmt.Sprintf("at most %s more (not at all with --accept-loss); then it joins, and if the run's own wait for the model ends too, the run continues without steps %d to %d", left.Round(time.Second), m.older+1, m.of.Step)
+	}
+	return message + "because the run would otherwise restart from its initial model; if no member has the newer model, start this client with --accept-loss"
 }

@@ -48,12 +48,12 @@ func TestEndingClientGivesUpItsSeat(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			host := &submissions{}
-			n := &Node{Options: Options{Backend: host, WithdrawTimeout: time.Minute}, run: view{me: identity.ID(me), state: test.state}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
-			n.tasks, n.seat.asked = &env.Tasks{Runtime: newGoroutines(nil)}, test.asked
+			run := &view{me: identity.ID(me), state: test.state}
 			if test.state != nil {
-				n.run.fit, n.run.slow = healthyMembers(test.state)
+				run.fit, run.slow = healthyMembers(test.state)
 			}
-			n.withdraw(t.Context())
+			actions := &submitter{tasks: &env.Tasks{Runtime: newGoroutines(nil)}, backend: host, log: slog.New(slog.DiscardHandler)}
+			actions.withdraw(t.Context(), run, test.asked, time.Minute)
 			if len(host.actions) != test.want {
 				t.Errorf("submitted %v", host.actions)
 			}

@@ -11,21 +11,20 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/models"
 	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // snapshotter takes a snapshot of the model at the end of an epoch, for peers and for the disk.
 type snapshotter struct {
-	tasks   *env.Tasks
 	network env.Network
-	folder  keep.Folder
 	run     *view
 	engine  *engine
 	rounds  *roundStates
 	models  *modelsync.Models
+	copies  *models.Copies
 	saver   *keep.Saver
 	store   *exchange.Store
-	report  *reporter
 	failed  func(step uint32, err error)
 
 	// These fields describe a large model that is being written to the disk from the trainer's
@@ -46,14 +45,13 @@ type snapshotter struct {
 // not copied unless there is no folder, or the disk is slow.
 func (t *snapshotter) take() {
 	if t.lent != nil {
-		if t.tasks.Now().Before(t.until) {
+		if t.saver.Tasks.Now().Before(t.until) {
 			return
 		}
 		t.notPutDown(keep.ErrNotTaken)
 	}
 	trainer, lends := t.engine.trainer.(env.Lender)
-	points := &t.rounds.points
-	if lends && t.folder.Dir != "" && points.model > t.models.Large && !t.slow && len(points.disk.hung) == 0 {
+	if lends && t.copies.Folder && t.copies.Model > t.models.Large && !t.slow && !t.copies.Hangs() {
 		t.putDown(trainer)
 	} else {
 		t.copy()
@@ -72,7 +70,7 @@ func (t *snapshotter) copy() {
 			err = snapshot.Validate()
 		}
 		if err == nil {
-			err = m.Publish(ctx, t.tasks, modelsync.Idle, t.network.Lend, snapshot)
+			err = m.Publish(ctx, t.saver.Tasks, modelsync.Idle, t.network.Lend, snapshot)
 		}
 		return err
 	}, func(err error) {
@@ -96,23 +94,24 @@ func (t *snapshotter) took(m *modelsync.Model, stored bool) {
 	t.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Stored: stored})
 	t.models.Share(m, t.run.state.Model.Checkpoint.Digest)
 	if t.run.state.Progress.Step <= t.run.state.Config.TotalSteps {
-		t.engine.keepOptimizer(t.folder, m, t.report.log)
+		t.engine.keepOptimizer(t.saver, m)
 	}
 }
 
 // putDown writes the model from the trainer's memory while the trainer waits.
 func (t *snapshotter) putDown(trainer env.Lender) {
 	step, lent, limit := t.rounds.replica.step, keep.NewLent(), keep.LongestAhead(t.run.state)
-	t.lent, t.until, t.free, t.there = lent, t.tasks.Now().Add(limit), false, nil
+	t.lent, t.until, t.free, t.there = lent, t.saver.Tasks.Now().Add(limit), false, nil
 	m, facts := &modelsync.Model{Step: step, Source: "held"}, keep.FactsAfter(t.run.state, step)
-	begun := t.tasks.Now()
-	t.writes = spawn(t.tasks, &t.engine.Jobs, core.Write{Step: step}, func(ctx context.Context) error {
-		return t.tasks.AtDisk(func() error {
+	begun := t.saver.Tasks.Now()
+	t.writes = spawn(t.saver.Tasks, &t.engine.Jobs, core.Write{Step: step}, func(ctx context.Context) error {
+		return t.saver.Tasks.AtDisk(func() error {
 			return recovered(func() error {
-				return t.folder.SaveLent(ctx, lent, facts, func(_ checkpoint.Snapshot, dir string) ([32]byte, error) {
+				_, err := lent.Save(ctx, t.saver.Folder.Pending(step), facts, func(_ checkpoint.Snapshot, dir string) ([32]byte, error) {
 					err := t.models.PublishFrom(ctx, m, modelsync.Idle, dir)
 					return m.Digest, err
 				})
+				return err
 			})
 		})
 	}, func(err error) {
@@ -122,25 +121,13 @@ func (t *snapshotter) putDown(trainer env.Lender) {
 			t.store.Drop(m.Blobs...)
 			t.notPutDown(err)
 		default:
-			t.report.log.Debug("wrote the model of the epoch", "dir", t.folder.Dir, "step", step, "seconds", t.tasks.Now().Sub(begun).Seconds())
+			t.saver.Log.Debug("wrote the model of the epoch", "dir", t.saver.Folder.Dir, "step", step, "seconds", t.saver.Tasks.Now().Sub(begun).Seconds())
 			t.there = m
 			t.goOn()
 		}
 	}, func(error) { t.dropLate(m.Blobs...) }) // the model was copied meanwhile, or is not the run's
 	t.lends = start(t.engine, core.Snapshot{Step: step}, func(ctx context.Context) error {
-		err := recovered(func() error {
-			return trainer.Lend(ctx, func(s checkpoint.Snapshot) error {
-				limited, cancel := t.tasks.WithTimeout(ctx, limit)
-				defer cancel()
-				s.Step = step
-				return lent.Offer(limited, s)
-			})
-		})
-		lent.End()
-		if err != nil && ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return err
+		return lend(ctx, t.saver.Tasks, trainer, lent, step, limit)
 	}, func(err error) {
 		if err != nil && t.there == nil {
 			t.notPutDown(err)
@@ -179,7 +166,7 @@ func (t *snapshotter) notPutDown(err error) {
 		return
 	}
 	t.slow = true
-	t.report.log.Warn("cannot write the epoch's model to the disk directly; keeping a copy in memory (4 bytes per parameter)", "dir", t.folder.Dir, "err", err)
+	t.saver.Log.Warn("cannot write the epoch's model to the disk directly; keeping a copy in memory (4 bytes per parameter)", "dir", t.saver.Folder.Dir, "err", err)
 }
 
 // leave gives up the model of a replica that the client leaves.

@@ -84,7 +84,7 @@ func TestMispredictionCostsNoSeat(t *testing.T) {
 						t.Errorf("step %d: %d results count, including its own: %v", a.Step, a.Counted, a.OwnCounted)
 					}
 				}
-				if m := members[0].node.engine.outlook.mistakes; m != test.mistakes {
+				if m := members[0].node.engine.outlook.Mistakes; m != test.mistakes {
 					t.Errorf("the victim mispredicted %d times, want %d", m, test.mistakes)
 				}
 			})

@@ -65,8 +65,8 @@ func TestMembersSpeculateOnTheNextRound(t *testing.T) {
 			if ahead < 5 { // the first round measures how long the decision about a round takes
 				t.Errorf("client %d began %d of 7 rounds ahead", i, ahead)
 			}
-			if m.node.engine.outlook.mistakes > 0 {
-				t.Errorf("client %d mispredicted %d times", i, m.node.engine.outlook.mistakes)
+			if m.node.engine.outlook.Mistakes > 0 {
+				t.Errorf("client %d mispredicted %d times", i, m.node.engine.outlook.Mistakes)
 			}
 		}
 	})
@@ -109,7 +109,7 @@ func TestMispredictedOutcomeIsUndone(t *testing.T) {
 		if lost := all[event.Desynchronised](a); len(lost) != 0 {
 			t.Errorf("%+v", lost)
 		}
-		if m := a.node.engine.outlook.mistakes; m != 1 {
+		if m := a.node.engine.outlook.Mistakes; m != 1 {
 			t.Errorf("the victim mispredicted %d times, want once", m)
 		}
 		if begun := noted.of(5); len(begun) != 2 || !begun[0].ahead || begun[1].ahead || begun[0].weights == begun[1].weights || begun[1].weights != noted.after[4] {

@@ -74,6 +74,19 @@ func (s *submitter) submit(kind string, about any, a coordinator.Action, accepte
 	})
 }
 
+// withdraw reports to the coordinator that the client leaves, if it has a seat, or has asked for one.
+// It is the client's last action.
+func (s *submitter) withdraw(ctx context.Context, v *view, asked bool, limit time.Duration) {
+	if !asked && !v.hasSeat() {
+		return
+	}
+	ctx, cancel := s.tasks.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	if err := s.backend.Submit(ctx, coordinator.Withdraw{Client: v.myself()}); err != nil {
+		s.log.Debug("withdraw", "err", err)
+	}
+}
+
 // pauseAfter returns how long to wait after an answer before sending the same action again.
 func (s *submitter) pauseAfter(kind string, err error) time.Duration {
 	var code coordinator.Code

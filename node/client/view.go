@@ -29,17 +29,22 @@ type view struct {
 	slow      map[coordinator.ClientID]bool // healthy members that rounds do not wait for
 	next      nextBatch                     // newest prediction of this client's next batch
 	hostFault error                         // proof of a dishonest host, with which the client ends soon
+
+	completion time.Duration // Options.CompletionTimeout
 }
 
 // domainPeers is the key derivation domain of the secret for choosing peers.
 const domainPeers = "psyche/peers/v1"
 
 // newView returns the view of a client that has seen nothing of a run.
-func newView(key identity.Key) view {
+func newView(key identity.Key, completion time.Duration) view {
 	mac := hmac.New(sha256.New, key.Private().Seed())
 	mac.Write([]byte(domainPeers))
-	return view{me: key.ID(), chance: rand.New(rand.NewChaCha8([32]byte(mac.Sum(nil))))}
+	return view{me: key.ID(), completion: completion, chance: rand.New(rand.NewChaCha8([32]byte(mac.Sum(nil))))}
 }
+
+// State returns the newest state of the run. The caller must not modify it.
+func (v *view) State() *coordinator.State { return v.state }
 
 // renew updates the view from a newer state. It reports whether the set of peers that this client
 // may talk to has changed.
@@ -156,8 +161,17 @@ func (v *view) admitted() []backend.Peer {
 	return admitted
 }
 
-// members returns the healthy members except this client, in a different order each time.
-func (v *view) members() []identity.ID {
+// connected returns the clients that have an address.
+func (v *view) connected() map[coordinator.ClientID]bool {
+	connected := make(map[coordinator.ClientID]bool, len(v.peers))
+	for _, peer := range v.peers {
+		connected[coordinator.ClientID(peer.ID)] = true
+	}
+	return connected
+}
+
+// Members returns the healthy members except this client, in a different order each time.
+func (v *view) Members() []identity.ID {
 	return v.drawn(func(*coordinator.Client) bool { return true })
 }
 
@@ -252,16 +266,60 @@ func sameMembers(a, b *coordinator.State) bool {
 
 func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs) }
 
-// completionTime returns the time limit for completing a finished round. set is
-// Options.CompletionTimeout.
-func (v *view) completionTime(set time.Duration) time.Duration {
-	if set > 0 {
-		return set
+// CompletionTime returns the time limit for completing a finished round, and for reading the tokens
+// of a batch.
+func (v *view) CompletionTime() time.Duration {
+	if v.completion > 0 {
+		return v.completion
 	}
 	return max(time.Duration(v.state.Config.MaxRoundTrainTime)*time.Millisecond, requestTimeout)
 }
 
-// roundTime returns the maximum duration of a round.
-func roundTime(c coordinator.Config) time.Duration {
-	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond
+// modelSyncTime returns the time limit for getting a model from a holder: the time that members
+// have for it before every epoch (warmup_time).
+func (v *view) modelSyncTime() time.Duration {
+	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
+}
+
+// closedEarly reports whether the authority closed the run before its last step.
+func (v *view) closedEarly() bool {
+	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
+}
+
+// reported reports whether this client reported the model of a checkpoint.
+func (v *view) reported(c coordinator.Checkpoint) bool {
+	return slices.ContainsFunc(v.state.Reporters(c.Step), func(r coordinator.Client) bool { return v.is(r) && r.Report.Digest == c.Digest })
+}
+
+// lapseNow returns the newest rollback gap. It reports whether the model that the epoch starts from
+// lacks the steps of this gap.
+func (v *view) lapseNow() (coordinator.Lapse, bool) {
+	s := v.state
+	if len(s.Lapses) == 0 {
+		return coordinator.Lapse{}, false
+	}
+	newest := s.Lapses[len(s.Lapses)-1]
+	return newest, newest.Last+1 == s.Epoch.StartStep
+}
+
+// onlyHolder reports whether this client is the only member with the model that an epoch starts from,
+// and other members are waiting for the model.
+func (v *view) onlyHolder() bool {
+	s := v.state
+	me, ok := s.Member(v.myself())
+	if !ok || !s.Model.Checkpoint.FromPeers() || !me.HoldsModel && !slices.Contains(s.Epoch.Ready, me.ID) {
+		return false
+	}
+	others := false
+	for i := range s.Epoch.Clients {
+		c := &s.Epoch.Clients[i]
+		if c.State != coordinator.Healthy || v.is(*c) {
+			continue
+		}
+		if c.HoldsModel || slices.Contains(s.Epoch.Ready, c.ID) {
+			return false
+		}
+		others = true
+	}
+	return others
 }

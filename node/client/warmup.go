@@ -17,17 +17,30 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// modelPause is the pause between two attempts to get a model that no peer provided.
-const modelPause = time.Second
-
 // warmup gets the model that the epoch starts from and sends Ready.
 func (n *Node) warmup() {
-	if !n.closeEpoch() || n.seat.leaving.begun() || !n.run.isMember() || !n.enterEpoch() {
+	if !n.closeEpoch() || n.seat.leaving.Begun() || !n.run.isMember() {
 		return
+	}
+	if n.rounds.replica == nil {
+		m, key := n.models.Held, n.run.epoch()
+		switch {
+		case !n.engine.holds(n.models.Models, n.run.definition()):
+			n.obtainModel()
+			return
+		case !n.engine.Idle():
+			n.engine.CancelRecomputation(true)
+			return
+		case n.engine.prepared.model != m, n.engine.prepared.epoch != key:
+			n.prepare(m, key)
+			return
+		}
+		hash := tally.StartReplica(m.Digest)
+		n.enter(m, key, key.startStep-1, hash, hash)
 	}
 	if first := n.run.predict(n.Draws); first.ok { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
-		n.engine.reader.read(first.batch, n.run.completionTime(n.CompletionTimeout))
+		n.engine.reader.read(first.batch, n.run.CompletionTime())
 	}
 	if slices.Contains(n.run.state.Epoch.Ready, n.run.myself()) {
 		return
@@ -43,39 +56,12 @@ func (n *Node) warmup() {
 	})
 }
 
-// enterEpoch gives the client its replica if it holds the epoch's model, and reports whether the client
-// has a replica. During Warmup it starts to get the model. After Warmup it is too late for that, and
-// keepSeat joins the next epoch.
-func (n *Node) enterEpoch() bool {
-	if n.rounds.replica != nil {
-		return true
-	}
-	if !n.holdsModel() {
-		if n.run.state.RunState == coordinator.Warmup {
-			n.obtainModel()
-		}
-		return false
-	}
-	if !n.engine.Idle() {
-		n.engine.CancelRecomputation(true)
-		return false
-	}
-	m, key := n.models.Held, n.run.epoch()
-	if p := n.engine.prepared; p.model != m || p.epoch != key {
-		n.prepare(m, key)
-		return false
-	}
-	hash := startReplicaOf(m)
-	n.enter(m, key, key.startStep-1, hash, hash)
-	return true
-}
-
 // enter gives the client its replica of the epoch. The client started from the model m. Its replica hash
 // after the given step is hash, and the one after the previous step is before.
 func (n *Node) enter(m *modelsync.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
-	n.engine.outlook = outlook{}
-	n.rounds.points.model = m.Size
+	n.engine.outlook = core.Outlook{}
+	n.models.copies.Model = m.Size
 	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, has: m.Step, coldSteps: n.engine.prepared.coldSteps, from: beganWith(key, m)}
 	n.report.emit(event.Ready{
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
@@ -90,21 +76,6 @@ func (n *Node) enter(m *modelsync.Model, key epochKey, step uint32, hash, before
 	}
 	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
 }
-
-// beganWith returns the digest of the model that an epoch started with, or zero if it is unknown,
-// because the client starts with a later one.
-func beganWith(key epochKey, m *modelsync.Model) (digest [32]byte) {
-	switch {
-	case key.checkpoint.FromPeers():
-		return key.checkpoint.Digest
-	case m.Origin == key.checkpoint:
-		return m.Digest
-	}
-	return digest
-}
-
-// startReplicaOf returns the replica hash at the start of an epoch with a model.
-func startReplicaOf(m *modelsync.Model) [32]byte { return tally.StartReplica(m.Digest) }
 
 // prepare sets the optimizer up for the epoch. A cold start begins without momentum and with a
 // small learning rate, the same for all members.
@@ -152,13 +123,25 @@ func (n *Node) obtainModel() {
 	for _, u := range s.UploadsOf(s.Model.Checkpoint.Digest) {
 		places = append(places, u.Place)
 	}
-	n.store.Forget(0, 0) // later rounds do not continue from there
-	a := n.models.Begin(modelsync.Request{
-		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(),
-		Places: places, Copy: n.rounds.points.of(s.Model.Checkpoint.Digest).copy, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
+	copied, _ := n.models.copies.Find(s.Model.Checkpoint.Digest)
+	n.load(s.Model.Checkpoint, 0, modelsync.Request{
+		Definition: n.run.definition(), Redefined: redefined, Peers: n.run.Members(),
+		Places: places, Copy: copied.Memory, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})
-	start(&n.engine, core.Load{From: s.Model.Checkpoint}, func(ctx context.Context) failure {
-		return failure{a.Run(ctx), ctx.Err() != nil}
+}
+
+// load starts to load a model. A positive limit bounds the attempt.
+func (n *Node) load(from coordinator.Checkpoint, limit time.Duration, wanted modelsync.Request) {
+	n.store.Forget(0, 0) // later rounds do not continue from there
+	wanted.Trainer = n.engine.trainer
+	a := n.models.Begin(wanted)
+	start(&n.engine, core.Load{From: from}, func(ctx context.Context) failure {
+		limited, cancel := ctx, func() {}
+		if limit > 0 {
+			limited, cancel = n.tasks.WithTimeout(ctx, limit)
+		}
+		defer cancel()
+		return failure{a.Run(limited), ctx.Err() != nil}
 	}, func(f failure) { n.obtained(a, f.err, f.cancelled) }, nil)
 }
 
@@ -178,11 +161,12 @@ func (n *Node) obtained(a *modelsync.Attempt, err error, cancelled bool) {
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
 	defer n.models.PutDown(a.Model, a.Model.Dir)
 	if a.Running {
-		n.seat.rejoin.obtained(a.Model, &n.rounds.points, err, cancelled)
+		n.seat.rejoin.obtained(a.Model, &n.models.copies, err, cancelled)
 		return
 	}
-	if m := a.Model; err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || n.rounds.points.holds(m.Digest)) {
-		n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Facts: n.rounds.points.of(m.Digest).facts})
+	m := a.Model
+	if copied, holds := n.models.copies.Find(m.Digest); err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || holds) {
+		n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Facts: copied.Facts})
 	}
 	switch {
 	case cancelled, err == nil:
@@ -196,10 +180,4 @@ func (n *Node) obtained(a *modelsync.Attempt, err error, cancelled bool) {
 	default:
 		n.fail(fmt.Errorf("load the model: %w", err))
 	}
-}
-
-// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and was built
-// for the run's current definition.
-func (n *Node) holdsModel() bool {
-	return !n.engine.redefined(n.run.definition()) && n.models.Holds(n.run.state.Model.Checkpoint)
 }

@@ -41,9 +41,9 @@ func TestEndsOfScopes(t *testing.T) {
 				}
 				trains = n.engine.Start(core.Train{}, func() { cancelled = true })
 				writes, hashes = n.engine.Spawn(core.Write{}), n.engine.Spawn(core.Hash{})
-				n.rounds.snapshotter.lent = keep.NewLent()
+				n.models.snapshotter.lent = keep.NewLent()
 				n.desynchronise("the test says so")
-				if n.engine.Done(trains) || !cancelled || wanted(n) != [2]bool{} || n.rounds.snapshotter.lent != nil {
+				if n.engine.Done(trains) || !cancelled || wanted(n) != [2]bool{} || n.models.snapshotter.lent != nil {
 					t.Errorf("after the loss of the model: cancelled %v, wanted %v", cancelled, wanted(n))
 				}
 			})
@@ -64,18 +64,18 @@ func TestEndsOfScopes(t *testing.T) {
 // TestReplaysOfAnEarlierReturn checks that a replay is stale when the return to the epoch begins
 // again, or another epoch has begun.
 func TestReplaysOfAnEarlierReturn(t *testing.T) {
-	r := &rejoin{engine: &engine{}}
+	r, jobs := &rejoin{}, &core.Jobs{}
 	epoch := epochKey{startStep: 5}
 	for name, change := range map[string]func(){
-		"another epoch": func() { r.into(epochKey{startStep: 9}) },
-		"lost again":    func() { r.again(epoch, 0) },
+		"another epoch": func() { r.into(epochKey{startStep: 9}, jobs) },
+		"lost again":    func() { r.again(epoch, 0, jobs) },
 	} {
-		r.into(epoch)
-		replay := r.engine.Spawn(core.Replay{})
-		if r.into(epoch); !r.engine.Wanted(replay) {
+		r.into(epoch, jobs)
+		replay := jobs.Spawn(core.Replay{})
+		if r.into(epoch, jobs); !jobs.Wanted(replay) {
 			t.Errorf("%s: the replay is stale too early", name)
 		}
-		if change(); r.engine.Wanted(replay) {
+		if change(); jobs.Wanted(replay) {
 			t.Errorf("%s: the replay is wanted", name)
 		}
 	}

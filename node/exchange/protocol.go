@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/tally"
 	"lukechampine.com/blake3"
 )
@@ -46,14 +47,8 @@ var (
 	ErrNotHeld   = errors.New("not held here")
 )
 
-// Requests sends requests to single members and answers theirs; env.Network implements it.
-type Requests interface {
-	Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error)
-	Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error))
-}
-
 // Serve answers the requests of peers.
-func (s *Store) Serve(network Requests) {
+func (s *Store) Serve(network env.Requests) {
 	network.Handle(RoundProtocol, roundRequestSize, s.Cache.answerRound)
 	network.Handle(ModelProtocol, modelRequestSize, s.Cache.answerModel)
 	network.Handle(ResultsProtocol, resultsRequestSize, s.History.answer)
@@ -61,7 +56,7 @@ func (s *Store) Serve(network Requests) {
 }
 
 // AskRound requests the signed announcements that a peer has of a round.
-func AskRound(ctx context.Context, network Requests, peer identity.ID, step uint32) ([][]byte, error) {
+func AskRound(ctx context.Context, network env.Requests, peer identity.ID, step uint32) ([][]byte, error) {
 	request := binary.LittleEndian.AppendUint32(nil, step)
 	response, err := network.Request(ctx, peer, RoundProtocol, request, maxRoundResponse)
 	if err != nil {
@@ -71,7 +66,7 @@ func AskRound(ctx context.Context, network Requests, peer identity.ID, step uint
 }
 
 // AskModel requests the encoded manifest with a digest from a peer.
-func AskModel(ctx context.Context, network Requests, peer identity.ID, digest [32]byte) ([]byte, error) {
+func AskModel(ctx context.Context, network env.Requests, peer identity.ID, digest [32]byte) ([]byte, error) {
 	response, err := network.Request(ctx, peer, ModelProtocol, digest[:], checkpoint.MaxManifestSize)
 	if err != nil {
 		return nil, err
@@ -84,7 +79,7 @@ func AskModel(ctx context.Context, network Requests, peer identity.ID, digest [3
 
 // AskResults requests the results counted in the steps after after, up to until, starting from the
 // model with that digest. The hash of the answer shows whether two peers give the same answer.
-func AskResults(ctx context.Context, network Requests, peer identity.ID, after, until uint32, model [32]byte) (rounds []AppliedRound, answer [32]byte, err error) {
+func AskResults(ctx context.Context, network env.Requests, peer identity.ID, after, until uint32, model [32]byte) (rounds []AppliedRound, answer [32]byte, err error) {
 	response, err := network.Request(ctx, peer, ResultsProtocol, encodeResultsRequest(after, until, model), maxResultsResponse)
 	if err != nil {
 		return nil, answer, err
@@ -95,7 +90,7 @@ func AskResults(ctx context.Context, network Requests, peer identity.ID, after, 
 
 // AskReplica requests the replica hash after a step from a peer. The answer is unverified. It is
 // confirmed only if the results counted since then lead from it to a known hash.
-func AskReplica(ctx context.Context, network Requests, peer identity.ID, step uint32) (replica [32]byte, err error) {
+func AskReplica(ctx context.Context, network env.Requests, peer identity.ID, step uint32) (replica [32]byte, err error) {
 	request := binary.LittleEndian.AppendUint32(nil, step)
 	response, err := network.Request(ctx, peer, ReplicaProtocol, request, replicaSize)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/env"
 )
 
 // PushProtocol is the protocol with which a trainer pushes its own result to a member together with
@@ -24,13 +25,13 @@ func encodePush(raw, payload []byte) []byte {
 }
 
 // Push sends this client's result and its signed announcement to a peer.
-func Push(ctx context.Context, network Requests, peer identity.ID, raw, payload []byte) error {
+func Push(ctx context.Context, network env.Requests, peer identity.ID, raw, payload []byte) error {
 	_, err := network.Request(ctx, peer, PushProtocol, encodePush(raw, payload), 0)
 	return err
 }
 
 // TakePushes calls take for each result that peers push. take may be called concurrently.
-func TakePushes(network Requests, take func(from identity.ID, raw, payload []byte) error) {
+func TakePushes(network env.Requests, take func(from identity.ID, raw, payload []byte) error) {
 	network.Handle(PushProtocol, maxPush, func(_ context.Context, from identity.ID, request []byte) ([]byte, error) {
 		raw, payload, err := decodePush(request)
 		if err != nil {

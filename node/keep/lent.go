@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -90,26 +89,11 @@ func (l *Lent) through(w io.Writer, data []byte) error {
 	return nil
 }
 
-// SaveLentIntermediate is SaveIntermediate for a lent model. When the model's files are on the
-// disk, SaveLentIntermediate calls hash for their digest, and adds the digest to the returned
-// facts. The error is ErrNotTaken if the owner took the model back.
-func (f Folder) SaveLentIntermediate(ctx context.Context, l *Lent, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) (checkpoint.Facts, error) {
-	facts, err := l.save(ctx, f.Intermediate(facts.Step), facts, hash)
-	if err != nil && !errors.Is(err, ErrNotTaken) {
-		err = fmt.Errorf("save the intermediate checkpoint: %w", err)
-	}
-	return facts, err
-}
-
-// SaveLent is SaveLentIntermediate for the model at the end of an epoch. Saver.Take moves it to its
-// final place once it is known to be the run's model.
-func (f Folder) SaveLent(ctx context.Context, l *Lent, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) error {
-	_, err := l.save(ctx, f.pending(facts.Step), facts, hash)
-	return err
-}
-
-// save writes the model to a folder when it is offered.
-func (l *Lent) save(ctx context.Context, dir string, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) (checkpoint.Facts, error) {
+// Save writes the model to a folder when it is offered: to Folder.Intermediate, or to Folder.Pending, from
+// where Saver.Take moves it to its final place. When the model's files are on the disk, Save calls hash
+// for their digest, and adds the digest to the returned facts. The error is ErrNotTaken if the owner
+// took the model back.
+func (l *Lent) Save(ctx context.Context, dir string, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) (checkpoint.Facts, error) {
 	var s checkpoint.Snapshot
 	select {
 	case s = <-l.offered:

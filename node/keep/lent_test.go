@@ -58,7 +58,7 @@ func TestIntermediateCheckpointIsWrittenFromMemory(t *testing.T) {
 	}
 	l := NewLent()
 	done := offer(t.Context(), l, lentModel(9))
-	got, err := f.SaveLentIntermediate(t.Context(), l, facts, hashed)
+	got, err := l.Save(t.Context(), f.Intermediate(9), facts, hashed)
 	if err := errors.Join(err, <-done); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestLentModelIsNotReadAfterItsReturn(t *testing.T) {
 			}
 		}
 		l.End()
-		if _, err := f.SaveLentIntermediate(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed); !errors.Is(err, ErrNotTaken) {
+		if _, err := l.Save(t.Context(), f.Intermediate(9), checkpoint.Facts{RunID: "run", Step: 9}, hashed); !errors.Is(err, ErrNotTaken) {
 			t.Errorf("saving ended with %v", err)
 		}
 		if entries, err := os.ReadDir(f.Dir); len(entries) > 0 {
@@ -105,7 +105,7 @@ func TestOwnerDoesNotWaitForAFailingDisk(t *testing.T) {
 	}
 	l := NewLent()
 	done := offer(t.Context(), l, lentModel(9))
-	_, err := Folder{Dir: dir, RunID: "run"}.SaveLentIntermediate(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed)
+	_, err := l.Save(t.Context(), Folder{Dir: dir, RunID: "run"}.Intermediate(9), checkpoint.Facts{RunID: "run", Step: 9}, hashed)
 	if lent := <-done; err == nil || !errors.Is(err, lent) {
 		t.Errorf("lending ended with %v, saving with %v", lent, err)
 	}
@@ -126,7 +126,7 @@ func TestPutDown(t *testing.T) {
 			m := modelOf(9)
 			l := NewLent()
 			done := offer(t.Context(), l, m.Snapshot)
-			err := b.Folder.SaveLent(t.Context(), l, checkpoint.Facts{RunID: b.Folder.RunID, Step: 9, Digest: "later"}, hashed)
+			_, err := l.Save(t.Context(), b.Folder.Pending(9), checkpoint.Facts{RunID: b.Folder.RunID, Step: 9, Digest: "later"}, hashed)
 			if err := errors.Join(err, <-done); err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +155,7 @@ func TestPutDown(t *testing.T) {
 					t.Fatal(err)
 				}
 			case "gone":
-				if err := os.RemoveAll(b.Folder.pending(9)); err != nil {
+				if err := os.RemoveAll(b.Folder.Pending(9)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -165,7 +165,7 @@ func TestPutDown(t *testing.T) {
 			if read, err := b.Folder.Read(9, m.Digest); (err == nil) == (way == "gone") || (b.Err() == nil) == (way == "gone") {
 				t.Errorf("%d tensors, %v; saver: %v", len(read.Tensors), err, b.Err())
 			}
-			if _, err := os.Stat(b.Folder.pending(9)); err == nil {
+			if _, err := os.Stat(b.Folder.Pending(9)); err == nil {
 				t.Error("the model is still pending")
 			}
 		})

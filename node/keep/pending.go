@@ -70,7 +70,7 @@ func (k *Saver) Ahead(s *coordinator.State) bool {
 func (k *Saver) putAhead(p *pending, m *Model, s *coordinator.State) {
 	facts, _ := factsOf(m, s)
 	facts.Epoch++ // the run records the model after the epoch is over
-	dir := k.Folder.pending(m.Step)
+	dir := k.Folder.Pending(m.Step)
 	k.writing = append(k.writing, m)
 	k.Tasks.Spawn(func(context.Context) func() {
 		err := k.Tasks.AtDisk(func() error { return writeCheckpoint(dir, m.Snapshot, facts.Extra()) })
@@ -96,7 +96,8 @@ func (k *Saver) ahead(step uint32) *pending {
 	return nil
 }
 
-func (f Folder) pending(step uint32) string { return f.Checkpoint(step) + pendingSuffix }
+// Pending returns the folder of a model that is not yet known to be the run's.
+func (f Folder) Pending(step uint32) string { return f.Checkpoint(step) + pendingSuffix }
 
 // Find returns the folder with the checkpoint of a step that has the digest. If the checkpoint was
 // written before it was known to be the run's, Find moves it to its final place.
@@ -118,7 +119,7 @@ func (f Folder) Find(step uint32, digest [32]byte) (dir string, err error) {
 // promote moves a pending or intermediate checkpoint to its final place, if it has the digest and
 // the place is free.
 func (f Folder) promote(step uint32, digest [32]byte) bool {
-	for _, from := range []string{f.pending(step), f.Intermediate(step)} {
+	for _, from := range []string{f.Pending(step), f.Intermediate(step)} {
 		facts, err := checkpoint.ReadFacts(from)
 		if err == nil && facts.Digest == hex.EncodeToString(digest[:]) {
 			return os.Rename(from, f.Checkpoint(step)) == nil && syncFolder(f.Dir) == nil
@@ -136,7 +137,7 @@ func (f Folder) place(step uint32, digest [32]byte) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s: %w; choose another checkpoint folder, or move this one away", dir, errOtherCheckpoint)
 	}
-	return fmt.Errorf("the stored model is missing: %s", f.pending(step))
+	return fmt.Errorf("the stored model is missing: %s", f.Pending(step))
 }
 
 // clean removes pending checkpoints up to a step. A later one may be the next epoch's only copy.

@@ -19,7 +19,7 @@ type Model struct {
 	Step     uint32
 	Digest   [32]byte // of its manifest
 	Snapshot checkpoint.Snapshot
-	Stored   bool             // it is already on the disk (Folder.SaveLent): the snapshot has no tensors
+	Stored   bool             // it is already on the disk (Lent.Save): the snapshot has no tensors
 	Facts    checkpoint.Facts // set if the model was taken during the epoch; zero: derived from the state
 }
 
@@ -44,7 +44,8 @@ type Options struct {
 // Saver writes the model of each epoch to the folder. Only the loop of a client may use it.
 type Saver struct {
 	Options
-	Uploads Uploads // uploads that the run may not know of
+	Uploads  Uploads // uploads that the run may not know of
+	Momentum int     // bytes of a momentum that is being written to the folder; 0: none
 
 	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; replaced in tests
 
@@ -84,8 +85,9 @@ func (k *Saver) Take(m Model) {
 func (k *Saver) Busy() bool { return len(k.writing) > 0 || k.unsaved != nil }
 
 // Unwritten returns the steps of the models that are being written, are queued, or could not be
-// written, and their total size in bytes.
+// written, and the total bytes of these and of a momentum that is being written.
 func (k *Saver) Unwritten() (steps []uint32, bytes int) {
+	bytes = k.Momentum
 	models := slices.Clone(k.writing)
 	if k.unsaved != nil {
 		models = append(models, k.unsaved)

@@ -8,11 +8,9 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// archive is the source that needs no member: locations that the user configured, or that members
+// fromArchive gets a model without a member: from locations that the user configured, or that members
 // reported.
-type archive struct{}
-
-func (archive) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+func (a *Attempt) fromArchive(ctx context.Context) (checkpoint.Snapshot, bool, error) {
 	var err error
 	for _, at := range append([]coordinator.Place{{}}, a.Places...) {
 		snapshot, failed := a.Archive(ctx, *a.checkpoint(), at)

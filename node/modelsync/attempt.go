@@ -29,7 +29,7 @@ var (
 
 // Network is the part of env.Network that a model transfer uses.
 type Network interface {
-	exchange.Requests
+	env.Requests
 	Lend(data []byte) ([32]byte, error)
 	LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, error)
 	Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error)
@@ -69,10 +69,8 @@ type Attempt struct {
 	results    [][32]byte    // blobs that were fetched to catch up
 }
 
-// source is one way to get the model. If it fails, more reports whether to ask the next source.
-type source interface {
-	model(ctx context.Context, a *Attempt) (s checkpoint.Snapshot, more bool, err error)
-}
+// source gets the model in one way. If it fails, more reports whether to ask the next source.
+type source func(ctx context.Context) (s checkpoint.Snapshot, more bool, err error)
 
 // Run gets the model and loads it into the trainer of the request. If the request has none, Run
 // creates one and sets a.Trainer.
@@ -89,22 +87,25 @@ func (a *Attempt) run(ctx context.Context) error {
 		return err
 	}
 	a.Model.Size = sizeOf(snapshot)
-	if a.Trainer != nil {
-		err = a.Trainer.Load(ctx, snapshot)
-	} else {
-		a.Trainer, err = a.NewTrainer(ctx, snapshot, a.Definition)
-	}
-	if err == nil {
+	if a.Trainer, err = a.loaded(ctx, snapshot); err == nil {
 		a.restoreOptimizer(ctx)
 	}
 	return err
+}
+
+// loaded returns the trainer with a model. It creates the trainer if the request has none.
+func (a *Attempt) loaded(ctx context.Context, s checkpoint.Snapshot) (env.Trainer, error) {
+	if a.Trainer == nil {
+		return a.NewTrainer(ctx, s, a.Definition)
+	}
+	return a.Trainer, a.Trainer.Load(ctx, s)
 }
 
 // snapshot gets the model's content from the first source that succeeds.
 func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	var before error // ErrNoHolder of a previous source, which is added to a later source's error
 	for _, from := range a.sources() {
-		snapshot, more, err := from.model(ctx, a)
+		snapshot, more, err := from(ctx)
 		if err == nil {
 			return snapshot, nil
 		}
@@ -123,31 +124,28 @@ func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 
 // sources returns the possible sources of the model, the cheapest first.
 func (a *Attempt) sources() []source {
-	switch {
-	case !a.checkpoint().FromPeers():
-		return []source{initial{}}
+	if !a.checkpoint().FromPeers() {
+		return []source{a.fromStart}
 	}
 	var sources []source
 	if a.known != nil {
-		sources = append(sources, memory{})
+		sources = append(sources, a.fromMemory)
 	}
-	sources = append(sources, copied{}, disk{})
+	sources = append(sources, a.fromCopy, a.fromDisk)
 	if !a.noReplay {
-		sources = append(sources, results{})
+		sources = append(sources, a.fromResults)
 	}
-	if sources = append(sources, peers{}); !a.Running {
-		sources = append(sources, archive{})
+	if sources = append(sources, a.fromPeers); !a.Running {
+		sources = append(sources, a.fromArchive)
 	}
 	return sources
 }
 
 func (a *Attempt) checkpoint() *coordinator.Checkpoint { return &a.Definition.Checkpoint }
 
-// memory is the source of a model that this client already shares: from memory or, if it is large,
-// from its disk.
-type memory struct{}
-
-func (memory) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+// fromMemory gets a model that this client already shares: from memory or, if it is large, from its
+// disk.
+func (a *Attempt) fromMemory(ctx context.Context) (checkpoint.Snapshot, bool, error) {
 	snapshot, err := a.read(ctx, a.known)
 	if err != nil {
 		a.Log.Warn("cannot read the shared model", "step", a.known.Step, "err", err)
@@ -161,10 +159,8 @@ func (memory) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool,
 	return snapshot, false, nil
 }
 
-// copied is the source that uses a copy of the model in memory, taken during the model's epoch.
-type copied struct{}
-
-func (copied) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+// fromCopy uses a copy of the model in memory, taken during the model's epoch.
+func (a *Attempt) fromCopy(ctx context.Context) (checkpoint.Snapshot, bool, error) {
 	if a.Copy == nil {
 		return checkpoint.Snapshot{}, true, errNoBase
 	}
@@ -172,10 +168,8 @@ func (copied) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool,
 	return *a.Copy, true, err
 }
 
-// initial is the source of the run's first model.
-type initial struct{}
-
-func (initial) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+// fromStart gets the run's first model.
+func (a *Attempt) fromStart(ctx context.Context) (checkpoint.Snapshot, bool, error) {
 	snapshot, err := a.Initial(ctx, *a.checkpoint())
 	if err != nil {
 		return snapshot, false, err

@@ -11,19 +11,17 @@ import (
 // FromDisk is the Source of a model from the client's own checkpoint folder.
 const FromDisk = "disk"
 
-// disk is the source of models in the client's own checkpoint folder.
-type disk struct{}
-
-func (d disk) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
-	snapshot, err := d.read(ctx, a)
+// fromDisk gets a model from the client's own checkpoint folder.
+func (a *Attempt) fromDisk(ctx context.Context) (checkpoint.Snapshot, bool, error) {
+	snapshot, err := a.readSaved(ctx)
 	if err != nil && !errors.Is(err, checkpoint.ErrNoFacts) {
 		a.Log.Warn("the saved checkpoint cannot be used: asking members", "err", err)
 	}
 	return snapshot, true, err
 }
 
-// read reads the model from the checkpoint folder if it was saved there.
-func (disk) read(ctx context.Context, a *Attempt) (checkpoint.Snapshot, error) {
+// readSaved reads the model from the checkpoint folder if it was saved there.
+func (a *Attempt) readSaved(ctx context.Context) (checkpoint.Snapshot, error) {
 	if a.Folder.Dir == "" {
 		return checkpoint.Snapshot{}, checkpoint.ErrNoFacts
 	}

@@ -187,14 +187,14 @@ func (m *Models) Begin(w Request) *Attempt {
 	return a
 }
 
-// rotated returns the locations in rotation: each attempt starts with the next one. Therefore a
+// rotated returns locations or members in rotation: each turn starts with the next one. Therefore a
 // location that is too slow uses up at most one Warmup.
-func rotated(places []coordinator.Place, attempts int) []coordinator.Place {
-	if len(places) == 0 {
+func rotated[T any](all []T, turn int) []T {
+	if len(all) == 0 {
 		return nil
 	}
-	first := attempts % len(places)
-	return slices.Concat(places[first:], places[:first])
+	first := turn % len(all)
+	return slices.Concat(all[first:], all[:first])
 }
 
 // End takes over the result of an attempt. err is the error that the attempt ended with.

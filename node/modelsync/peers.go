@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -13,12 +12,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// peers is the source of models that members hold: it fetches manifest, files and tensors from
-// them.
-type peers struct{}
-
-func (p peers) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
-	snapshot, err := p.fetch(ctx, a)
+// fromPeers fetches the manifest, files and tensors of a model from members that hold it.
+func (a *Attempt) fromPeers(ctx context.Context) (checkpoint.Snapshot, bool, error) {
+	snapshot, err := a.fetch(ctx)
 	more := a.Archive != nil && !a.Running && errors.Is(err, ErrNoHolder)
 	if more {
 		a.Log.Warn("no member provides the model; looking in archives", "err", err)
@@ -26,8 +22,8 @@ func (p peers) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool
 	return snapshot, more, err
 }
 
-func (p peers) fetch(ctx context.Context, a *Attempt) (checkpoint.Snapshot, error) {
-	encoded, holders := p.manifest(ctx, a)
+func (a *Attempt) fetch(ctx context.Context) (checkpoint.Snapshot, error) {
+	encoded, holders := a.manifest(ctx)
 	if len(holders) == 0 {
 		return checkpoint.Snapshot{}, fmt.Errorf("%w: asked %d members for %s", ErrNoHolder, len(a.Peers), short(a.checkpoint().Digest))
 	}
@@ -35,7 +31,7 @@ func (p peers) fetch(ctx context.Context, a *Attempt) (checkpoint.Snapshot, erro
 	if err != nil { // a quorum vouched for exactly these bytes
 		return checkpoint.Snapshot{}, err
 	}
-	parts, err := p.parts(ctx, a, manifest, holders)
+	parts, err := a.parts(ctx, manifest, holders)
 	if err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("%w: %w", ErrNoHolder, err)
 	}
@@ -51,7 +47,7 @@ func (p peers) fetch(ctx context.Context, a *Attempt) (checkpoint.Snapshot, erro
 // manifest asks all members and returns the manifest and the members that have it. It does not wait
 // for late members once two thirds have answered and one of them has the manifest, because the
 // digest proves it.
-func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders []identity.ID) {
+func (a *Attempt) manifest(ctx context.Context) (manifest []byte, holders []identity.ID) {
 	timeout := requestTimeout
 	if a.Timeout > 0 {
 		timeout = min(timeout, a.Timeout)
@@ -82,7 +78,7 @@ func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders
 }
 
 // parts fetches every part of the manifest. It first asks holder i for part i.
-func (peers) parts(ctx context.Context, a *Attempt, manifest checkpoint.Manifest, holders []identity.ID) (map[[32]byte][]byte, error) {
+func (a *Attempt) parts(ctx context.Context, manifest checkpoint.Manifest, holders []identity.ID) (map[[32]byte][]byte, error) {
 	var mu sync.Mutex
 	parts := make(map[[32]byte][]byte)
 	blobs, total := manifest.Blobs(), uint64(0)
@@ -91,9 +87,8 @@ func (peers) parts(ctx context.Context, a *Attempt, manifest checkpoint.Manifest
 	}
 	here := a.progress(event.TransferModel, a.checkpoint().Step, total)
 	err := a.Tasks.Each(ctx, a.ParameterRequests, len(blobs), func(ctx context.Context, i int) error {
-		blob, first := blobs[i], i%len(holders)
-		order := slices.Concat(holders[first:], holders[:first])
-		data, err := a.Network.Fetch(ctx, blob.Hash, blob.Size, order)
+		blob := blobs[i]
+		data, err := a.Network.Fetch(ctx, blob.Hash, blob.Size, rotated(holders, i))
 		if err != nil {
 			return fmt.Errorf("fetch part %x of the model: %w", blob.Hash[:8], err)
 		}

@@ -47,7 +47,7 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 	var blobs [][32]byte
 	for _, said := range accounts {
 		a := &Attempt{Options: m.options, Model: &Model{}}
-		payloads, err = results{}.payloads(ctx, a, trainer, said.Rounds, said.holders)
+		payloads, err = a.payloads(ctx, trainer, said.Rounds, said.holders)
 		blobs = append(blobs, a.results...)
 		w = said.Replayed
 		w.Fetched, w.Blobs = a.Model.Fetched, blobs
@@ -86,7 +86,7 @@ func (m *Models) plan(ctx context.Context, p ReplayPlan) ([]account, error) {
 // ask asks a peer for the counted results and, in the middle of an epoch, for the replica hash
 // before them. Each hash of the chain depends on the previous one, so a chain that ends in a
 // quorum's hash has the right start.
-func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer identity.ID) (said account, err error) {
+func (p ReplayPlan) ask(ctx context.Context, network env.Requests, peer identity.ID) (said account, err error) {
 	hash := p.Hash
 	if hash == ([32]byte{}) {
 		if hash, err = exchange.AskReplica(ctx, network, peer, p.After); err != nil {

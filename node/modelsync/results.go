@@ -32,13 +32,11 @@ var errAnswered = errors.New("enough peers have answered")
 // errNoBase means that this client holds no earlier model of the run.
 var errNoBase = errors.New("this client has no earlier model of the run")
 
-// results is the source that starts from an earlier model, which this client holds, and applies the
-// results counted since then. It does so only if these have fewer bytes than the wanted model. After
-// it has begun to fetch results, every error is ErrReplay.
-type results struct{}
-
-func (r results) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
-	snapshot, err := r.replay(ctx, a)
+// fromResults starts from an earlier model, which this client holds, and applies the results counted
+// since then. It does so only if these have fewer bytes than the wanted model. After it has begun to
+// fetch results, every error is ErrReplay.
+func (a *Attempt) fromResults(ctx context.Context) (checkpoint.Snapshot, bool, error) {
+	snapshot, err := a.replay(ctx)
 	if err == nil || errors.Is(err, ErrReplay) || ctx.Err() != nil {
 		return snapshot, false, err
 	}
@@ -50,7 +48,7 @@ func (r results) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bo
 
 // onDisk returns the newest saved model of the run that is older than the wanted one, or nil: a
 // checkpoint or, for the model of a running epoch, an intermediate checkpoint of that epoch.
-func (results) onDisk(a *Attempt) *base {
+func (a *Attempt) onDisk() *base {
 	folder, wanted := a.Folder, a.checkpoint().Step
 	newest, found := folder.NewestBefore(wanted)
 	if a.Running {
@@ -69,10 +67,10 @@ func (results) onDisk(a *Attempt) *base {
 	return &base{newest, digest, func(context.Context) (checkpoint.Snapshot, error) { return folder.Read(newest, digest) }}
 }
 
-func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, error) {
+func (a *Attempt) replay(ctx context.Context) (checkpoint.Snapshot, error) {
 	from := a.base
 	if from == nil {
-		from = r.onDisk(a)
+		from = a.onDisk()
 	}
 	a.base = nil // so that the earlier model can be removed from memory after use
 	if from == nil {
@@ -80,7 +78,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	}
 	ctx, cancel := a.Tasks.WithTimeout(ctx, a.replayTime)
 	defer cancel()
-	rounds, holders, err := r.counted(ctx, a, from)
+	rounds, holders, err := a.counted(ctx, from)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
@@ -93,7 +91,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 		return snapshot, fmt.Errorf("the results since step %d have %d bytes, but the model has only %d", from.step, results, whole)
 	}
 	a.Log.Info("catching up by results", "from", from.step, "to", a.checkpoint().Step, "bytes", results, "model", whole)
-	trainer, err := r.applied(ctx, a, snapshot, rounds, holders)
+	trainer, err := a.applied(ctx, snapshot, rounds, holders)
 	if err == nil {
 		snapshot, err = trainer.Snapshot(ctx)
 	}
@@ -115,7 +113,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 
 // counted asks peers for the results counted since a model. It returns the rounds that most of them
 // list, and the peers that list them.
-func (results) counted(ctx context.Context, a *Attempt, from *base) ([]exchange.AppliedRound, []identity.ID, error) {
+func (a *Attempt) counted(ctx context.Context, from *base) ([]exchange.AppliedRound, []identity.ID, error) {
 	accounts := a.accounts(ctx, a.Peers, a.checkpoint().Step-from.step, func(ctx context.Context, peer identity.ID) (said account, meant bool, err error) {
 		said.Rounds, said.answer, err = exchange.AskResults(ctx, a.Network, peer, from.step, a.checkpoint().Step, from.digest)
 		return said, true, err
@@ -174,16 +172,12 @@ func (o *Options) accounts(ctx context.Context, peers []identity.ID, rounds uint
 }
 
 // applied advances the trainer from a model to the one after the rounds.
-func (r results) applied(ctx context.Context, a *Attempt, from checkpoint.Snapshot, rounds []exchange.AppliedRound, holders []identity.ID) (trainer env.Trainer, err error) {
-	if trainer = a.Trainer; trainer != nil {
-		err = trainer.Load(ctx, from)
-	} else {
-		trainer, err = a.NewTrainer(ctx, from, a.Definition)
-	}
+func (a *Attempt) applied(ctx context.Context, from checkpoint.Snapshot, rounds []exchange.AppliedRound, holders []identity.ID) (env.Trainer, error) {
+	trainer, err := a.loaded(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	payloads, err := r.payloads(ctx, a, trainer, rounds, holders)
+	payloads, err := a.payloads(ctx, trainer, rounds, holders)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +197,7 @@ func (r results) applied(ctx context.Context, a *Attempt, from checkpoint.Snapsh
 }
 
 // payloads fetches and verifies the results of all rounds, in their order.
-func (results) payloads(ctx context.Context, a *Attempt, trainer env.Trainer, rounds []exchange.AppliedRound, holders []identity.ID) ([][]byte, error) {
+func (a *Attempt) payloads(ctx context.Context, trainer env.Trainer, rounds []exchange.AppliedRound, holders []identity.ID) ([][]byte, error) {
 	type wanted struct {
 		step uint32
 		exchange.AppliedResult
@@ -224,9 +218,8 @@ func (results) payloads(ctx context.Context, a *Attempt, trainer env.Trainer, ro
 	here := a.progress(event.TransferResults, last, exchange.TotalSize(rounds))
 	var mu sync.Mutex
 	err := a.Tasks.Each(ctx, a.Downloads, len(all), func(ctx context.Context, i int) error {
-		w, first := all[i], i%len(holders)
-		order := slices.Concat(holders[first:], holders[:first])
-		payload, err := a.Network.Fetch(ctx, w.Commitment, uint64(w.Size), order)
+		w := all[i]
+		payload, err := a.Network.Fetch(ctx, w.Commitment, uint64(w.Size), rotated(holders, i))
 		if err != nil {
 			return fmt.Errorf("step %d, batch %v: %w", w.step, w.Batch, err)
 		}
