@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/face/hosting"
 	"github.com/psyche-go/psyche/files/recipe"
