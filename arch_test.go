@@ -71,7 +71,22 @@ func either(matches ...func(string) bool) func(string) bool {
 	}
 }
 
+// forTests matches the packages that only tests use: those in and below folders whose names end
+// with test, and four more.
+func forTests(pkg string) bool {
+	folders := strings.Split(strings.TrimPrefix(pkg, module+"/"), "/")
+	return strings.HasPrefix(pkg, module+"/") &&
+		slices.ContainsFunc(folders, func(folder string) bool { return strings.HasSuffix(folder, "test") }) ||
+		under("base/golden", "files/objstore/gcs/fakegcs", "host/memory", "node/memnet")(pkg)
+}
+
 var importRules = []importRule{
+	{
+		name:   "the programs contain no code for tests",
+		from:   under("cmd/psyche", "cmd/psyche-client"),
+		never:  forTests,
+		reason: "only the other packages are the product",
+	},
 	{
 		name:   "the core reads no clock",
 		from:   under("core"),

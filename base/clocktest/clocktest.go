@@ -23,7 +23,7 @@ const secondsShift = 30
 // Jump returns a copy of t whose wall clock has moved by whole seconds and whose monotonic clock is
 // unchanged. If t has no monotonic reading, Jump returns t.Add(by).
 func Jump(t time.Time, by time.Duration) time.Time {
-	if !IsMonotonic(t) {
+	if !isMonotonic(t) {
 		return t.Add(by)
 	}
 	fields := (*wall)(unsafe.Pointer(&t))
@@ -31,6 +31,6 @@ func Jump(t time.Time, by time.Duration) time.Time {
 	return t
 }
 
-// IsMonotonic reports whether a time has a reading of the monotonic clock. Without such a reading,
+// isMonotonic reports whether a time has a reading of the monotonic clock. Without such a reading,
 // time.Sub and connection deadlines follow the wall clock.
-func IsMonotonic(t time.Time) bool { return (*wall)(unsafe.Pointer(&t)).wall>>63 == 1 }
+func isMonotonic(t time.Time) bool { return (*wall)(unsafe.Pointer(&t)).wall>>63 == 1 }

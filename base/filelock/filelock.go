@@ -29,9 +29,9 @@ func (e heldError) Error() string { return ErrHeld.Error() + By(e) }
 
 func (heldError) Unwrap() error { return ErrHeld }
 
-// Holder returns the id of the process that holds the lock, from an error of this package. It
+// holderOf returns the id of the process that holds the lock, from an error of this package. It
 // returns 0 if the process is unknown.
-func Holder(err error) int {
+func holderOf(err error) int {
 	held, _ := errors.AsType[heldError](err)
 	return held.pid
 }
@@ -39,7 +39,7 @@ func Holder(err error) int {
 // By returns the process that holds the lock, from an error of this package, as text such as "
 // (process 1234)". It returns "" if the process is unknown.
 func By(err error) string {
-	if pid := Holder(err); pid != 0 {
+	if pid := holderOf(err); pid != 0 {
 		return fmt.Sprintf(" (process %d)", pid)
 	}
 	return ""

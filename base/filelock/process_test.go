@@ -64,7 +64,7 @@ func TestProcesses(t *testing.T) {
 	}
 	_, err := Open(path, 0o600)
 	says(t, err, ErrHeld, path)
-	if pid := Holder(err); runtime.GOOS == "linux" && pid != first.Process.Pid && pid != 0 { // 0 in some containers
+	if pid := holderOf(err); runtime.GOOS == "linux" && pid != first.Process.Pid && pid != 0 { // 0 in some containers
 		t.Errorf("process %d has the lock, want %d", pid, first.Process.Pid)
 	}
 	if _, said := holder(t, path); said != err.Error()+"\n" {

@@ -2,6 +2,7 @@ package golden
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -102,13 +103,8 @@ func readMessages() (map[string]string, error) {
 
 // writeMessages writes the entries in the order of their keys.
 func writeMessages(entries map[string]string) error {
-	keys := make([]string, 0, len(entries))
-	for key := range entries {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
 	var b strings.Builder
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		fmt.Fprintf(&b, "%s\n\t%s\n", key, strings.ReplaceAll(entries[key], "\n", "\n\t"))
 	}
 	if err := os.MkdirAll("testdata", 0o755); err != nil {

@@ -96,9 +96,9 @@ func parseKeyFile(content []byte) (Key, error) {
 	return key, nil
 }
 
-// ParseSecretHex parses 64 hexadecimal digits, the 32 seed bytes of a key. It ignores spaces around
+// parseSecretHex parses 64 hexadecimal digits, the 32 seed bytes of a key. It ignores spaces around
 // them.
-func ParseSecretHex(text string) (Key, error) {
+func parseSecretHex(text string) (Key, error) {
 	// The text is a secret, so no error contains any of it.
 	text = secret.Trim(text)
 	seed, err := hex.DecodeString(text)
@@ -115,7 +115,7 @@ func KeyFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {
 	if text == "" {
 		return Key{}, false, nil
 	}
-	key, err := ParseSecretHex(text)
+	key, err := parseSecretHex(text)
 	return key, true, ofVariable(SecretKeyVariable, err)
 }
 

@@ -20,7 +20,7 @@ const testSecret = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae
 
 func testKey(t *testing.T) Key {
 	t.Helper()
-	key, err := ParseSecretHex(testSecret)
+	key, err := parseSecretHex(testSecret)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,19 +10,19 @@ import (
 	"github.com/psyche-go/psyche/base/secret"
 )
 
-// WalletVariable is the environment variable that may contain the key of a wallet. A wallet pays for
+// walletVariable is the environment variable that may contain the key of a wallet. A wallet pays for
 // transactions on a chain.
-const WalletVariable = "RAW_WALLET_PRIVATE_KEY"
+const walletVariable = "RAW_WALLET_PRIVATE_KEY"
 
 // walletPaths are the environment variables that may contain the path of a wallet's key file.
 var walletPaths = [...]string{"WALLET_PRIVATE_KEY_PATH", "WALLET_PATH"}
 
 // WalletVariables returns all variables that WalletFromEnvironment reads, in their order.
 func WalletVariables() []string {
-	return append([]string{SecretKeyVariable, WalletVariable}, walletPaths[:]...)
+	return append([]string{SecretKeyVariable, walletVariable}, walletPaths[:]...)
 }
 
-// WalletFromEnvironment reads the key in SecretKeyVariable, or else the one in WalletVariable, or
+// WalletFromEnvironment reads the key in SecretKeyVariable, or else the one in walletVariable, or
 // else the key file that another variable names. The second result is false if none of them is set.
 // lookup is os.LookupEnv outside tests.
 func WalletFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {
@@ -30,9 +30,9 @@ func WalletFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error
 	if found || err != nil {
 		return key, found, err
 	}
-	if text, _ := lookup(WalletVariable); text != "" {
+	if text, _ := lookup(walletVariable); text != "" {
 		key, err = parseKeypair(text)
-		return key, true, ofVariable(WalletVariable, err)
+		return key, true, ofVariable(walletVariable, err)
 	}
 	for _, name := range walletPaths {
 		if path, _ := lookup(name); path != "" {

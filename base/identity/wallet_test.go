@@ -39,14 +39,14 @@ func TestWalletFromEnvironment(t *testing.T) {
 	from := func() (Key, bool, error) {
 		return WalletFromEnvironment(func(name string) (string, bool) { value, set := environment[name]; return value, set })
 	}
-	environment[WalletVariable] = ""
+	environment[walletVariable] = ""
 	if _, found, err := from(); found || err != nil {
 		t.Errorf("nothing is set: %v, %v", found, err)
 	}
 	for _, set := range []struct {
 		name, value string
 		want        Key
-	}{{"WALLET_PATH", path, named}, {WalletVariable, base58.Encode(wallet.Private()) + "\r\n", wallet}, {SecretKeyVariable, testSecret + "\n", own}} {
+	}{{"WALLET_PATH", path, named}, {walletVariable, base58.Encode(wallet.Private()) + "\r\n", wallet}, {SecretKeyVariable, testSecret + "\n", own}} {
 		environment[set.name] = set.value
 		if key, found, err := from(); !found || err != nil || key.ID() != set.want.ID() {
 			t.Errorf("%s: %v, %v", set.name, found, err)

@@ -147,7 +147,7 @@ func TestTakenProgram(t *testing.T) {
 	}
 	golden.Message(t, "a program that is final", err)
 	ledger.SetAccount(at, &localnet.Account{Owner: transaction.ComputeBudgetProgram, Lamports: LamportsPerSOL})
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // until it is confirmed
 	if _, err := c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) {
 		t.Errorf("an account of a different owner: %v", err)
 	}

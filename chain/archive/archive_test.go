@@ -231,9 +231,9 @@ func TestFreedRun(t *testing.T) {
 	run := w.create("again")
 	close := transaction.Program(programID).Act(run, w.chain.Payer(), 9, wire.AppendAction(nil, coordinator.Close{}))
 	w.ok(w.op.Send(t.Context(), "close", 400_000, close))
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // until it is confirmed
 	w.ok(w.chain.Free(t.Context(), programID, run, w.chain.Payer()))
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // until it is confirmed
 	if again := w.create("again"); again != run {
 		t.Fatalf("at %s, was at %s", again, run)
 	}

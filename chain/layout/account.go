@@ -31,8 +31,8 @@ const (
 	// StageSize is the size of the staging area in bytes.
 	StageSize = 8960
 
-	// AccountVersion is the version of accounts of runs, peers and grants.
-	AccountVersion = 1
+	// accountVersion is the version of accounts of runs, peers and grants.
+	accountVersion = 1
 
 	stageAt  = StateOffset + Size + 8
 	configAt = 184 // of the state
@@ -137,8 +137,8 @@ func checkMagic(b []byte, magic, of string) error {
 	case found != magic:
 		return fmt.Errorf("account of %s: starts with %q, want %q; check that the address belongs to this program", of, found, magic)
 	}
-	if version := le.Uint32(b[8:]); version != AccountVersion {
-		return fmt.Errorf("account of %s: version %d, this program reads version %d; use a program of the same version", of, version, AccountVersion)
+	if version := le.Uint32(b[8:]); version != accountVersion {
+		return fmt.Errorf("account of %s: version %d, this program reads version %d; use a program of the same version", of, version, accountVersion)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func AppendAccount(b []byte, x *Account) []byte {
 	a := b[n:]
 	clear(a)
 	copy(a, RunMagic)
-	le.PutUint32(a[8:], AccountVersion)
+	le.PutUint32(a[8:], accountVersion)
 	copy(a[16:], x.Main[:])
 	copy(a[stageAt:], x.Stage)
 	le.PutUint32(a[96:], uint32(min(len(x.Stage), StageSize)))

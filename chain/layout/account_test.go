@@ -137,7 +137,7 @@ func TestPeers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if MaxAddrs != backend.MaxAddrs || MaxAddrLength != backend.MaxAddrLength || MaxAddrsTotal != backend.MaxAddrsTotal {
+	if maxAddrs != backend.MaxAddrs || MaxAddrLength != backend.MaxAddrLength || maxAddrsTotal != backend.MaxAddrsTotal {
 		t.Error("package backend has different limits of addresses")
 	}
 	good := testPeer()
@@ -270,7 +270,7 @@ func appendPeer(b []byte, p *Peer) []byte {
 	a := b[n:]
 	clear(a)
 	copy(a, PeerMagic)
-	le.PutUint32(a[8:], AccountVersion)
+	le.PutUint32(a[8:], accountVersion)
 	le.PutUint32(a[12:], uint32(len(addrs)))
 	copy(a[16:], p.Run[:])
 	copy(a[48:], p.Owner[:])

@@ -21,8 +21,8 @@ const (
 	DraftSize   = 400
 	DraftOffset = StageSize - DraftSize
 
-	MaxDraftName        = 64
-	MaxDraftDescription = 280
+	maxDraftName        = 64
+	maxDraftDescription = 280
 
 	draftMagic = "psydraft" // at the end of the draft, after the longest genesis
 	draftBody  = DraftSize - len(draftMagic) - draftCheck
@@ -34,8 +34,8 @@ var ErrDraft = errors.New("the draft of create-run in the run's account is damag
 
 // AppendDraft appends the DraftSize bytes of a draft.
 func AppendDraft(b []byte, d Draft) ([]byte, error) {
-	if len(d.Name) > MaxDraftName || len(d.Description) > MaxDraftDescription {
-		return nil, fmt.Errorf("draft: the name has %d bytes and the description %d, want at most %d and %d", len(d.Name), len(d.Description), MaxDraftName, MaxDraftDescription)
+	if len(d.Name) > maxDraftName || len(d.Description) > maxDraftDescription {
+		return nil, fmt.Errorf("draft: the name has %d bytes and the description %d, want at most %d and %d", len(d.Name), len(d.Description), maxDraftName, maxDraftDescription)
 	}
 	body := make([]byte, 0, draftBody)
 	permissioned := byte(0)
@@ -63,12 +63,12 @@ func ReadDraft(b []byte) (d Draft, found bool, err error) {
 	const nameAt = 1 + 32 + 1
 	d = Draft{Permissioned: body[0] == 1, JoinAuthority: [32]byte(body[1:])}
 	end := nameAt + int(body[nameAt-1])
-	if body[0] > 1 || end-nameAt > MaxDraftName {
+	if body[0] > 1 || end-nameAt > maxDraftName {
 		return Draft{}, true, fmt.Errorf("%w: permissioned %d, name of %d bytes", ErrDraft, body[0], end-nameAt)
 	}
 	d.Name = string(body[nameAt:end])
 	size := int(le.Uint16(body[end:]))
-	if end += 2; size > MaxDraftDescription {
+	if end += 2; size > maxDraftDescription {
 		return Draft{}, true, fmt.Errorf("%w: description of %d bytes", ErrDraft, size)
 	}
 	d.Description = string(body[end : end+size])

@@ -15,7 +15,7 @@ func TestDraft(t *testing.T) {
 	for _, d := range []Draft{
 		{},
 		{Permissioned: true, JoinAuthority: [32]byte{1, 2}, Name: "N", Description: "D"},
-		{Name: strings.Repeat("n", MaxDraftName), Description: strings.Repeat("d", MaxDraftDescription)},
+		{Name: strings.Repeat("n", maxDraftName), Description: strings.Repeat("d", maxDraftDescription)},
 	} {
 		b, err := AppendDraft([]byte{7}, d)
 		if err != nil || len(b) != 1+DraftSize {
@@ -35,7 +35,7 @@ func TestDraft(t *testing.T) {
 	if _, found, err := ReadDraft(make([]byte, DraftSize)); found || err != nil {
 		t.Errorf("zeros: %t, %v", found, err)
 	}
-	if _, err := AppendDraft(nil, Draft{Name: strings.Repeat("n", MaxDraftName+1)}); err == nil {
+	if _, err := AppendDraft(nil, Draft{Name: strings.Repeat("n", maxDraftName+1)}); err == nil {
 		t.Error("a name that does not fit is accepted")
 	}
 }

@@ -60,7 +60,7 @@ func AppendGrant(b []byte, g *Grant) []byte {
 	a := b[n:]
 	clear(a)
 	copy(a, GrantMagic)
-	le.PutUint32(a[8:], AccountVersion)
+	le.PutUint32(a[8:], accountVersion)
 	le.PutUint32(a[12:], uint32(len(g.Delegates)))
 	copy(a[GrantorOffset:], g.Grantor[:])
 	copy(a[48:], g.Grantee[:])

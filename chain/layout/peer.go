@@ -7,14 +7,14 @@ import (
 
 // Limits of a client's announcement, from package backend.
 const (
-	MaxAddrs      = 8
+	maxAddrs      = 8
 	MaxAddrLength = 256
-	MaxAddrsTotal = 1024
+	maxAddrsTotal = 1024
 )
 
 const (
 	// PeerSize is the size of a peer's account in bytes.
-	PeerSize = peerAddrs + (1+2*MaxAddrs+MaxAddrsTotal+7)/8*8
+	PeerSize = peerAddrs + (1+2*maxAddrs+maxAddrsTotal+7)/8*8
 
 	peerAddrs = 88
 )
@@ -59,8 +59,8 @@ func AppendAddrs(b []byte, addrs []string) []byte {
 
 // readAddrs parses the output of AppendAddrs.
 func readAddrs(b []byte) ([]string, error) {
-	if len(b) == 0 || b[0] > MaxAddrs {
-		return nil, fmt.Errorf("addresses: want a number up to %d", MaxAddrs)
+	if len(b) == 0 || b[0] > maxAddrs {
+		return nil, fmt.Errorf("addresses: want a number up to %d", maxAddrs)
 	}
 	var addrs []string
 	total, rest := 0, b[1:]
@@ -70,8 +70,8 @@ func readAddrs(b []byte) ([]string, error) {
 		}
 		n := int(le.Uint16(rest))
 		rest = rest[2:]
-		if total += n; n == 0 || n > MaxAddrLength || total > MaxAddrsTotal || n > len(rest) {
-			return nil, fmt.Errorf("addresses: address %d has %d bytes, want 1 to %d, and at most %d for all addresses", i, n, MaxAddrLength, MaxAddrsTotal)
+		if total += n; n == 0 || n > MaxAddrLength || total > maxAddrsTotal || n > len(rest) {
+			return nil, fmt.Errorf("addresses: address %d has %d bytes, want 1 to %d, and at most %d for all addresses", i, n, MaxAddrLength, maxAddrsTotal)
 		}
 		for _, c := range rest[:n] {
 			if c <= ' ' || c > '~' {

@@ -31,7 +31,7 @@ func BenchmarkWrite(b *testing.B) {
 	for b.Loop() {
 		n++
 		raw := c.sign([]identity.Key{c.payer}, runs.Write(run, public(c.payer), 0, le.AppendUint64(make([]byte, 900), n)))
-		if r, err := c.Submit(raw); err != nil || r.Err != nil {
+		if r, err := c.submit(raw); err != nil || r.Err != nil {
 			b.Fatal(err, r)
 		}
 		if n%10 == 0 {

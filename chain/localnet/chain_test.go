@@ -69,7 +69,7 @@ func signed(t testing.TB, hash transaction.Hash, keys []identity.Key, instructio
 // send submits instructions of the payer and returns the transaction's error as JSON, or "".
 func (c *chain) send(instructions ...transaction.Instruction) string {
 	c.Helper()
-	r, err := c.Submit(c.sign([]identity.Key{c.payer}, instructions...))
+	r, err := c.submit(c.sign([]identity.Key{c.payer}, instructions...))
 	return failure(c.TB, r, err)
 }
 
@@ -79,7 +79,7 @@ func failure(t testing.TB, r *Record, err error) string {
 	if err == nil && r.Err == nil {
 		return ""
 	}
-	e, ok := errors.AsType[*TransactionError](err)
+	e, ok := errors.AsType[*transactionError](err)
 	if err == nil {
 		e, ok = r.Err, true
 	}

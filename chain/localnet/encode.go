@@ -2,6 +2,7 @@ package localnet
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"sync"
 
@@ -51,6 +52,18 @@ func encodeAccount(a *Account, encoding string, slice *dataSlice) (*accountJSON,
 		return nil, err
 	}
 	return &accountJSON{data, a.Executable, a.Lamports, a.Owner.String(), rentEpoch, len(a.Data)}, nil
+}
+
+// encodeAccounts returns accounts as JSON, in base64 unless an encoding is given.
+func encodeAccounts(keys []transaction.PublicKey, lookup func(transaction.PublicKey) *Account, encoding string, slice *dataSlice) ([]*accountJSON, error) {
+	accounts := make([]*accountJSON, len(keys))
+	for i, key := range keys {
+		var err error
+		if accounts[i], err = encodeAccount(lookup(key), cmp.Or(encoding, "base64"), slice); err != nil {
+			return nil, err
+		}
+	}
+	return accounts, nil
 }
 
 // compressor is shared: EncodeAll is safe for concurrent use.

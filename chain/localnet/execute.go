@@ -25,7 +25,7 @@ type execution struct {
 	logs      []string
 	logged    int
 	truncated bool
-	returned  *ReturnData
+	returned  *returnData
 }
 
 // outcome is the result of a transaction.
@@ -95,7 +95,7 @@ func (e *execution) load() []runtime.Account {
 }
 
 // pay takes the fee from the first account.
-func (e *execution) pay() *TransactionError {
+func (e *execution) pay() *transactionError {
 	payer := e.accounts[0]
 	switch {
 	case payer.Lamports == 0:
@@ -107,7 +107,7 @@ func (e *execution) pay() *TransactionError {
 	}
 	left := payer.Lamports - e.fee
 	if left != 0 && left < e.sysvars.Rent.Minimum(0) {
-		return &TransactionError{Name: errRent}
+		return &transactionError{Name: errRent}
 	}
 	payer.Lamports = left
 	return nil
@@ -115,7 +115,7 @@ func (e *execution) pay() *TransactionError {
 
 // checkLoaded returns an error if a program is not executable, or if the accounts exceed the size
 // limit.
-func (e *execution) checkLoaded() *TransactionError {
+func (e *execution) checkLoaded() *transactionError {
 	var total uint64
 	for _, a := range e.accounts {
 		if a.Lamports == 0 && len(a.Data) == 0 {
@@ -144,10 +144,10 @@ func (e *execution) checkLoaded() *TransactionError {
 }
 
 // run executes the instructions in order.
-func (e *execution) run() *TransactionError {
+func (e *execution) run() *transactionError {
 	for i := range e.message.Instructions {
 		if err := e.instruction(i); err != nil {
-			return &TransactionError{errInstruction, i, err}
+			return &transactionError{errInstruction, i, err}
 		}
 	}
 	return nil
@@ -181,7 +181,7 @@ func (e *execution) instruction(n int) error {
 		e.log(line)
 	}
 	if len(result.Return) > 0 {
-		e.returned = &ReturnData{program, result.Return}
+		e.returned = &returnData{program, result.Return}
 	}
 	return err
 }
@@ -217,12 +217,12 @@ func (e *execution) log(line string) {
 
 // checkRent returns an error if the transaction leaves a nonempty account below its minimum
 // balance.
-func (e *execution) checkRent(before []runtime.Account) *TransactionError {
+func (e *execution) checkRent(before []runtime.Account) *transactionError {
 	for i, a := range e.accounts {
 		exempt := a.Lamports == 0 || a.Lamports >= e.sysvars.Rent.Minimum(len(a.Data))
 		same := a.Lamports == before[i].Lamports && len(a.Data) == len(before[i].Data)
 		if a.Writable && !exempt && !same {
-			return &TransactionError{Name: errRent, Index: i}
+			return &transactionError{Name: errRent, Index: i}
 		}
 	}
 	return nil

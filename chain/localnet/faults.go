@@ -12,7 +12,7 @@ type Faults struct {
 	Retry     time.Duration // Retry-After of a throttled endpoint, in whole seconds
 	Unhealthy bool          // reports that it is behind, and rejects transactions
 	Lost      float64       // share of accepted transactions that it does not forward
-	Lag       int           // slots that it is behind, at most MaxLag
+	Lag       int           // slots that it is behind, at most maxLag
 	Mute      bool          // confirms subscriptions but sends no notifications
 	Delay     time.Duration // before each answer
 
@@ -23,7 +23,7 @@ type Faults struct {
 
 // SetFaults replaces the faults of an endpoint.
 func (e *Endpoint) SetFaults(f Faults) {
-	f.Lag = min(max(f.Lag, 0), MaxLag)
+	f.Lag = min(max(f.Lag, 0), maxLag)
 	e.mu.Lock()
 	e.faults = f
 	e.mu.Unlock()

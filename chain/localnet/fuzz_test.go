@@ -38,7 +38,7 @@ func FuzzMessage(f *testing.F) {
 		k.SetAccount(public(keyOf("data")), &Account{Owner: program, Lamports: sol, Data: make([]byte, 64)})
 		raw := append([]byte{1}, ed25519.Sign(key, message)...)
 		before := total(k)
-		r, err := k.Submit(append(raw, message...))
+		r, err := k.submit(append(raw, message...))
 		after := total(k)
 		switch {
 		case err != nil && after != before:

@@ -133,41 +133,76 @@ func one(raw []byte, call func(*request) response) any {
 	return r
 }
 
-// parameters are the arguments of a call, in order.
-type parameters []json.RawMessage
+// parameters reads the arguments of a call. err is the first error; a method reads its arguments and
+// then checks err.
+type parameters struct {
+	raw []json.RawMessage
+	err error
+}
 
-func (q *request) parameters() (parameters, error) {
+func (q *request) parameters() (*parameters, error) {
+	p := &parameters{}
 	if len(q.Parameters) == 0 || bytes.Equal(q.Parameters, null) {
-		return nil, nil
+		return p, nil
 	}
-	var p parameters
-	if err := json.Unmarshal(q.Parameters, &p); err != nil {
+	if err := json.Unmarshal(q.Parameters, &p.raw); err != nil {
 		return nil, invalid("want an array")
 	}
 	return p, nil
 }
 
-// read decodes an argument. It returns an error for a missing argument if required is set.
-func (p parameters) read(i int, name string, to any, required bool) error {
-	if i >= len(p) || bytes.Equal(p[i], null) {
-		if required {
-			return invalid("%s is missing", name)
-		}
-		return nil
+// fail notes an error, unless there was one before.
+func (p *parameters) fail(err error) {
+	if p.err == nil {
+		p.err = err
 	}
-	if err := json.Unmarshal(p[i], to); err != nil {
-		return invalid("%s: %v", name, err)
-	}
-	return nil
 }
 
-// key reads an argument that is an address.
-func (p parameters) key(i int) (key transaction.PublicKey, err error) {
-	var text string
-	if err := p.read(i, "address", &text, true); err != nil {
-		return key, err
+// missing reports whether an argument is absent or null.
+func (p *parameters) missing(i int) bool { return i >= len(p.raw) || bytes.Equal(p.raw[i], null) }
+
+// optional decodes an argument, unless it is missing.
+func (p *parameters) optional(i int, name string, to any) {
+	if p.err != nil || p.missing(i) {
+		return
 	}
-	return parseKey(text)
+	if err := json.Unmarshal(p.raw[i], to); err != nil {
+		p.fail(invalid("%s: %v", name, err))
+	}
+}
+
+// read decodes a required argument.
+func (p *parameters) read(i int, name string, to any) {
+	if p.missing(i) {
+		p.fail(invalid("%s is missing", name))
+	}
+	p.optional(i, name, to)
+}
+
+// text reads a required argument that is a text.
+func (p *parameters) text(i int, name string) (text string) {
+	p.read(i, name, &text)
+	return text
+}
+
+// parsed reads an argument in base58, with one of the parsers of package transaction.
+func parsed[T any](p *parameters, i int, name string, parse func(string) (T, error)) (value T) {
+	text := p.text(i, name)
+	if p.err == nil {
+		var err error
+		if value, err = parse(text); err != nil {
+			p.fail(invalid("%v", err))
+		}
+	}
+	return value
+}
+
+func (p *parameters) key(i int) transaction.PublicKey {
+	return parsed(p, i, "address", transaction.ParsePublicKey)
+}
+
+func (p *parameters) signature(i int) transaction.Signature {
+	return parsed(p, i, "signature", transaction.ParseSignature)
 }
 
 func parseKey(text string) (transaction.PublicKey, error) {
@@ -221,19 +256,17 @@ type settings struct {
 }
 
 // settings reads settings from the i-th argument.
-func (p parameters) settings(i int) (settings, error) {
+func (p *parameters) settings(i int) settings {
 	s := settings{Commitment: Finalized, PreflightCommitment: Finalized}
-	if err := p.read(i, "configuration", &s, false); err != nil {
-		return s, err
-	}
+	p.optional(i, "configuration", &s)
 	for _, c := range []*Commitment{&s.Commitment, &s.PreflightCommitment} {
 		switch *c {
 		case "":
 			*c = Finalized
 		case Processed, Confirmed, Finalized:
 		default:
-			return s, invalid("commitment %q, want processed, confirmed or finalized", *c)
+			p.fail(invalid("commitment %q, want processed, confirmed or finalized", *c))
 		}
 	}
-	return s, nil
+	return s
 }

@@ -124,8 +124,8 @@ func (l *Ledger) Sync() error {
 	return l.kept.err
 }
 
-// Err returns the reason why the chain stopped: its changes cannot be saved.
-func (l *Ledger) Err() error {
+// err returns the reason why the chain stopped: its changes cannot be saved.
+func (l *Ledger) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept.err
@@ -196,7 +196,7 @@ func (l *Ledger) redo(kind byte, body []byte) error {
 
 // redoTransaction repeats a transaction, and returns an error if its result differs.
 func (l *Ledger) redoTransaction(failed bool, units uint64, raw []byte) error {
-	record, err := l.Submit(raw)
+	record, err := l.submit(raw)
 	if err != nil {
 		return err
 	}

@@ -73,9 +73,9 @@ func sameUntil(t *testing.T, want, got *Ledger, slot uint64) {
 	}
 }
 
-// TestKept repeatedly kills a chain. All confirmed slots remain with their blocks, and the chain
+// TestChainSurvivesKills repeatedly kills a chain. All confirmed slots remain with their blocks, and the chain
 // continues from there.
-func TestKept(t *testing.T) {
+func TestChainSurvivesKills(t *testing.T) {
 	log := &memoryLog{}
 	c := &chain{TB: t, Ledger: NewLedger(Config{Start: began, Seed: 3}), payer: keyOf("payer")}
 	if err := c.Keep(log); err != nil {
@@ -136,13 +136,13 @@ func TestKeptFails(t *testing.T) {
 	c.next()
 	log.full = errors.New("no room")
 	slot := c.open().number
-	if r, err := c.Submit(c.sign([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), public(keyOf("b")), sol/2))); failure(t, r, err) != "" {
+	if r, err := c.submit(c.sign([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), public(keyOf("b")), sol/2))); failure(t, r, err) != "" {
 		t.Fatal(err)
 	}
 	c.next()
 	c.next()
-	if c.open().number != slot || !errors.Is(c.Err(), log.full) || c.At(Confirmed, 0).Account(public(keyOf("b"))) != nil {
-		t.Errorf("slot %d, want %d; %v", c.open().number, slot, c.Err())
+	if c.open().number != slot || !errors.Is(c.err(), log.full) || c.At(Confirmed, 0).Account(public(keyOf("b"))) != nil {
+		t.Errorf("slot %d, want %d; %v", c.open().number, slot, c.err())
 	}
 }
 
@@ -156,7 +156,7 @@ func TestReplayRefuses(t *testing.T) {
 	}
 	c.drop(c.payer, sol)
 	c.next()
-	if r, err := c.Submit(c.sign([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), public(keyOf("b")), sol/2))); failure(t, r, err) != "" {
+	if r, err := c.submit(c.sign([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), public(keyOf("b")), sol/2))); failure(t, r, err) != "" {
 		t.Fatal(err)
 	}
 	if err := c.Sync(); err != nil {

@@ -1,6 +1,7 @@
 package localnet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -40,9 +41,7 @@ func (c Config) withDefaults() Config {
 	if c.Rent == (runtime.Rent{}) {
 		c.Rent = runtime.DefaultRent
 	}
-	if c.FeeSignable == 0 {
-		c.FeeSignable = 5000
-	}
+	c.FeeSignable = cmp.Or(c.FeeSignable, 5000)
 	return c
 }
 
@@ -107,9 +106,9 @@ func (l *Ledger) advance(now int64) {
 	l.forget()
 }
 
-// Skip advances n slots at once, each with the given duration, so that blockhashes expire and waits
+// skip advances n slots at once, each with the given duration, so that blockhashes expire and waits
 // end.
-func (l *Ledger) Skip(n int, each time.Duration) {
+func (l *Ledger) skip(n int, each time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begun := l.open().time

@@ -26,7 +26,7 @@ func TestLanding(t *testing.T) {
 	}
 	big := probeDo(program, 0, 0, many...)
 	again := c.sign([]identity.Key{c.payer}, probeDo(program, 0, 0))
-	if r, err := c.Submit(again); failure(t, r, err) != "" {
+	if r, err := c.submit(again); failure(t, r, err) != "" {
 		t.Fatal(err)
 	}
 	budget := func(in ...byte) transaction.Instruction {
@@ -50,7 +50,7 @@ func TestLanding(t *testing.T) {
 		"two signatures, two fees":    {c.sign([]identity.Key{c.payer, keyOf("second")}, transaction.Assign(public(keyOf("second")), transaction.SystemProgram)), ``, 10_000},
 	} {
 		before := c.lamports(public(c.payer))
-		r, err := c.Submit(test.raw)
+		r, err := c.submit(test.raw)
 		if got := failure(t, r, err); got != test.want || before-c.lamports(public(c.payer)) != test.fee {
 			t.Errorf("%s: %s for %d lamports, want %s for %d", name, got, before-c.lamports(public(c.payer)), test.want, test.fee)
 		}
@@ -82,12 +82,12 @@ func TestRefusedBytes(t *testing.T) {
 	for i := range good {
 		bad := append([]byte{}, good...)
 		bad[i] ^= 0x40
-		if r, err := c.Submit(bad); err == nil {
+		if r, err := c.submit(bad); err == nil {
 			t.Fatalf("a change of byte %d is not detected: %+v", i, r)
 		}
 	}
 	for _, bad := range [][]byte{nil, good[:len(good)-1], append(good[:len(good):len(good)], 0), make([]byte, transaction.MaxSize+1)} {
-		if _, err := c.Submit(bad); err == nil {
+		if _, err := c.submit(bad); err == nil {
 			t.Errorf("%d bytes were accepted", len(bad))
 		}
 	}
@@ -101,7 +101,7 @@ func TestDeployedLater(t *testing.T) {
 	c := newChain(t, Config{})
 	program := keyOf("program")
 	for _, s := range deployment(c, program, keyOf("buffer"), "") {
-		r, err := c.Submit(c.sign(s.keys, s.instructions...))
+		r, err := c.submit(c.sign(s.keys, s.instructions...))
 		if got := failure(t, r, err); got != s.want {
 			t.Fatalf("%s: %s, want %s", s.name, got, s.want)
 		}
@@ -116,7 +116,7 @@ func TestDeployedLater(t *testing.T) {
 	upgraded := keyOf("buffer 2")
 	for _, s := range deployment(c, program, upgraded, "upgrade")[:8] {
 		if len(s.instructions) != 0 && !strings.Contains(s.name, "final") && !strings.Contains(s.name, "closed") {
-			if r, err := c.Submit(c.sign(s.keys, s.instructions...)); failure(t, r, err) != s.want {
+			if r, err := c.submit(c.sign(s.keys, s.instructions...)); failure(t, r, err) != s.want {
 				t.Fatal(s.name, err)
 			}
 		}
@@ -141,7 +141,7 @@ func TestLogsEnd(t *testing.T) {
 	if err := c.SetProgram(program, probe(t)); err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.Submit(c.sign([]identity.Key{c.payer}, probeDo(program, 35, 400)))
+	r, err := c.submit(c.sign([]identity.Key{c.payer}, probeDo(program, 35, 400)))
 	if err != nil || r.Err != nil {
 		t.Fatal(err, r.Err)
 	}
@@ -158,11 +158,11 @@ func TestLogsEnd(t *testing.T) {
 func TestHistory(t *testing.T) {
 	c := newChain(t, Config{History: 100, Finalized: 4})
 	raw := c.sign([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), public(keyOf("receiver")), sol))
-	r, err := c.Submit(raw)
+	r, err := c.submit(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Ledger.Skip(5000, 400*time.Millisecond)
+	c.Ledger.skip(5000, 400*time.Millisecond)
 	if c.At(Processed, 0).record(r.Name) != nil || len(c.slots) > 1100 || len(c.slots) < 512 {
 		t.Errorf("%d slots are kept", len(c.slots))
 	}
@@ -195,7 +195,7 @@ func TestVersions(t *testing.T) {
 		}
 		c.next()
 		for _, commitment := range []Commitment{Processed, Confirmed, Finalized} {
-			for _, lag := range []int{0, 3, MaxLag} {
+			for _, lag := range []int{0, 3, maxLag} {
 				v := c.At(commitment, lag)
 				want := byte(min(v.Slot, uint64(slot+1)))
 				if a := v.Account(account); v.Slot >= firstSlot && a.Data[0] != want {
@@ -204,7 +204,7 @@ func TestVersions(t *testing.T) {
 			}
 		}
 	}
-	if kept := len(c.state[account]); kept > MaxLag+8 {
+	if kept := len(c.state[account]); kept > maxLag+8 {
 		t.Errorf("%d versions are kept", kept)
 	}
 }

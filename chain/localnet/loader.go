@@ -33,28 +33,29 @@ const (
 	programAuthority = 12
 )
 
-func (n *nativeCall) loader() error {
+func (n *nativeCall) loader() {
 	switch n.data.u32() {
 	case loaderInitialize:
-		return n.initializeBuffer()
+		n.initializeBuffer()
 	case loaderWrite:
-		return n.write()
+		n.write()
 	case loaderDeploy:
-		return n.deploy()
+		n.deploy()
 	case loaderUpgrade:
-		return n.upgrade()
+		n.upgrade()
 	case loaderSetAuthority:
-		return n.setAuthority()
+		n.setAuthority()
 	case loaderClose:
-		return n.close()
+		n.close()
+	default:
+		n.refuse(runtime.ErrInvalidInstructionData)
 	}
-	return runtime.ErrInvalidInstructionData
 }
 
 // kind returns the kind of an account of the loader.
-func kind(a *runtime.Account) (uint32, error) {
+func (n *nativeCall) kind(a *runtime.Account) uint32 {
 	if len(a.Data) < 4 {
-		return 0, runtime.ErrInvalidAccountData
+		n.refuse(runtime.ErrInvalidAccountData)
 	}
 	complete := false
 	k := le.Uint32(a.Data)
@@ -69,9 +70,9 @@ func kind(a *runtime.Account) (uint32, error) {
 		complete = hasAuthority(a.Data, programAuthority)
 	}
 	if !complete {
-		return 0, runtime.ErrInvalidAccountData
+		n.refuse(runtime.ErrInvalidAccountData)
 	}
-	return k, nil
+	return k
 }
 
 // hasAuthority reports whether there is a valid encoding of an authority, or of its absence, at an
@@ -81,38 +82,29 @@ func hasAuthority(data []byte, at int) bool {
 }
 
 // change replaces the account's data with a writable copy.
-func (n *nativeCall) change(a *runtime.Account) ([]byte, error) {
+func (n *nativeCall) change(a *runtime.Account) []byte {
 	switch {
 	case !a.Writable:
-		return nil, runtime.ErrReadonlyData
+		n.refuse(runtime.ErrReadonlyData)
 	case a.Owner != transaction.LoaderProgram:
-		return nil, runtime.ErrExternalData
+		n.refuse(runtime.ErrExternalData)
 	}
 	a.Data = bytes.Clone(a.Data)
-	return a.Data, nil
+	return a.Data
 }
 
-func (n *nativeCall) initializeBuffer() error {
-	if err := n.ready(2); err != nil {
-		return err
-	}
+func (n *nativeCall) initializeBuffer() {
+	n.ready(2)
 	buffer, authority := n.accounts[0], n.accounts[1]
-	if k, err := kind(buffer); err != nil {
-		return err
-	} else if k != loaderNothing {
-		n.log("Buffer account already initialized")
-		return runtime.ErrAlreadyInitialized
+	if n.kind(buffer) != loaderNothing {
+		n.refusef(runtime.ErrAlreadyInitialized, "Buffer account already initialized")
 	}
-	data, err := n.change(buffer)
-	if err != nil {
-		return err
-	}
+	data := n.change(buffer)
 	if len(data) < transaction.BufferHeader {
-		return runtime.ErrAccountDataTooSmall
+		n.refuse(runtime.ErrAccountDataTooSmall)
 	}
 	le.PutUint32(data, loaderBuffer)
 	putAuthority(data, bufferAuthority, authority.Key)
-	return nil
 }
 
 func putAuthority(data []byte, at int, key transaction.PublicKey) {
@@ -129,90 +121,59 @@ var (
 	ofClosed  = words{"Account is immutable", "Incorrect authority provided", "Authority did not sign"}
 )
 
-// authorized returns an error unless the account has this authority and the authority signs.
-func (n *nativeCall) authorized(a *runtime.Account, at int, authority *runtime.Account, w words) error {
+// authorized refuses an instruction unless the account has this authority and the authority signs.
+func (n *nativeCall) authorized(a *runtime.Account, at int, authority *runtime.Account, w words) {
 	switch {
 	case a.Data[at] == 0:
-		n.log(w.immutable)
-		return runtime.ErrImmutable
+		n.refusef(runtime.ErrImmutable, "%s", w.immutable)
 	case !bytes.Equal(a.Data[at+1:at+33], authority.Key[:]):
-		n.log(w.incorrect)
-		return runtime.ErrIncorrectAuthority
+		n.refusef(runtime.ErrIncorrectAuthority, "%s", w.incorrect)
 	case !authority.Signer:
-		n.log(w.unsigned)
-		return runtime.ErrMissingSignature
+		n.refusef(runtime.ErrMissingSignature, "%s", w.unsigned)
 	}
-	return nil
 }
 
-func (n *nativeCall) write() error {
+func (n *nativeCall) write() {
 	offset := uint64(n.data.u32())
 	part := n.data.take(n.data.u64())
-	if err := n.ready(2); err != nil {
-		return err
-	}
+	n.ready(2)
 	buffer := n.accounts[0]
-	if k, err := kind(buffer); err != nil {
-		return err
-	} else if k != loaderBuffer {
-		n.log("Invalid Buffer account")
-		return runtime.ErrInvalidAccountData
+	if n.kind(buffer) != loaderBuffer {
+		n.refusef(runtime.ErrInvalidAccountData, "Invalid Buffer account")
 	}
-	if err := n.authorized(buffer, bufferAuthority, n.accounts[1], ofBuffer); err != nil {
-		return err
-	}
+	n.authorized(buffer, bufferAuthority, n.accounts[1], ofBuffer)
 	if offset += transaction.BufferHeader; offset+uint64(len(part)) > uint64(len(buffer.Data)) {
-		n.logf("Write overflow: %d < %d", len(buffer.Data), offset+uint64(len(part)))
-		return runtime.ErrAccountDataTooSmall
+		n.refusef(runtime.ErrAccountDataTooSmall, "Write overflow: %d < %d", len(buffer.Data), offset+uint64(len(part)))
 	}
-	data, err := n.change(buffer)
-	if err != nil {
-		return err
-	}
-	copy(data[offset:], part)
-	return nil
+	copy(n.change(buffer)[offset:], part)
 }
 
-func (n *nativeCall) setAuthority() error {
-	if err := n.ready(2); err != nil {
-		return err
-	}
+func (n *nativeCall) setAuthority() {
+	n.ready(2)
 	account, authority := n.accounts[0], n.accounts[1]
 	at, label := bufferAuthority, ofBuffer
-	k, err := kind(account)
-	if err != nil {
-		return err
-	}
-	switch k {
+	switch n.kind(account) {
 	case loaderBuffer:
 		if len(n.accounts) < 3 {
-			n.log("Buffer authority is not optional")
-			return runtime.ErrIncorrectAuthority
+			n.refusef(runtime.ErrIncorrectAuthority, "Buffer authority is not optional")
 		}
 	case loaderProgramData:
 		at, label = programAuthority, ofProgram
 	default:
-		n.log("Account does not support authorities")
-		return runtime.ErrInvalidArgument
+		n.refusef(runtime.ErrInvalidArgument, "Account does not support authorities")
 	}
-	if err := n.authorized(account, at, authority, label); err != nil {
-		return err
-	}
-	data, err := n.change(account)
-	if err != nil {
-		return err
-	}
+	n.authorized(account, at, authority, label)
+	data := n.change(account)
 	if program, found := n.programOf(account); found {
 		n.programs[account.Key] = program
 	}
 	if len(n.accounts) < 3 {
 		data[at] = 0 // the key stays after it, as on the chain
 		n.log("New authority None")
-		return nil
+		return
 	}
 	putAuthority(data, at, n.accounts[2].Key)
 	n.log("New authority Some(" + transaction.PublicKey(n.accounts[2].Key).String() + ")")
-	return nil
 }
 
 // programOf returns the program in an account of program data.
@@ -227,22 +188,14 @@ func (n *nativeCall) programOf(account *runtime.Account) (*sbpf.Program, bool) {
 	return old.program, true
 }
 
-func (n *nativeCall) close() error {
-	if err := n.ready(2); err != nil {
-		return err
-	}
+func (n *nativeCall) close() {
+	n.ready(2)
 	account, spill := n.accounts[0], n.accounts[1]
 	if account.Key == spill.Key {
-		n.log("Recipient is the same as the account being closed")
-		return runtime.ErrInvalidArgument
+		n.refusef(runtime.ErrInvalidArgument, "Recipient is the same as the account being closed")
 	}
-	k, err := kind(account)
-	if err != nil {
-		return err
-	}
-	if _, err := n.change(account); err != nil {
-		return err
-	}
+	k := n.kind(account)
+	n.change(account)
 	at, label := 0, "Uninitialized"
 	switch k {
 	case loaderNothing:
@@ -251,22 +204,16 @@ func (n *nativeCall) close() error {
 	case loaderProgramData:
 		at, label = programAuthority, "Program"
 	default:
-		n.log("Account does not support closing")
-		return runtime.ErrInvalidArgument
+		n.refusef(runtime.ErrInvalidArgument, "Account does not support closing")
 	}
 	if k != loaderNothing {
-		if err := n.has(3); err != nil {
-			return err
-		}
-		if err := n.authorized(account, at, n.accounts[2], ofClosed); err != nil {
-			return err
-		}
+		n.has(3)
+		n.authorized(account, at, n.accounts[2], ofClosed)
 	}
 	if !spill.Writable {
-		return runtime.ErrReadonlyLamports
+		n.refuse(runtime.ErrReadonlyLamports)
 	}
 	spill.Lamports += account.Lamports
 	account.Lamports, account.Data = 0, make([]byte, 4)
 	n.log("Closed " + label + " " + transaction.PublicKey(account.Key).String())
-	return nil
 }

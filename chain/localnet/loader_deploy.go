@@ -10,113 +10,84 @@ import (
 )
 
 // image returns the content of a buffer and the program loaded from it, if the authority matches.
-func (n *nativeCall) image(buffer, authority *runtime.Account) ([]byte, *sbpf.Program, error) {
-	if k, err := kind(buffer); err != nil {
-		return nil, nil, err
-	} else if k != loaderBuffer || buffer.Owner != transaction.LoaderProgram {
-		n.log("Invalid Buffer account")
-		return nil, nil, runtime.ErrInvalidArgument
+func (n *nativeCall) image(buffer, authority *runtime.Account) ([]byte, *sbpf.Program) {
+	if n.kind(buffer) != loaderBuffer || buffer.Owner != transaction.LoaderProgram {
+		n.refusef(runtime.ErrInvalidArgument, "Invalid Buffer account")
 	}
 	if buffer.Data[bufferAuthority] != 1 || !bytes.Equal(buffer.Data[bufferAuthority+1:transaction.BufferHeader], authority.Key[:]) {
-		n.log("Buffer and upgrade authority don't match")
-		return nil, nil, runtime.ErrIncorrectAuthority
+		n.refusef(runtime.ErrIncorrectAuthority, "Buffer and upgrade authority don't match")
 	}
 	if !authority.Signer {
-		n.log("Upgrade authority did not sign")
-		return nil, nil, runtime.ErrMissingSignature
+		n.refusef(runtime.ErrMissingSignature, "Upgrade authority did not sign")
 	}
 	if len(buffer.Data) <= transaction.BufferHeader {
-		n.log("Buffer account too small")
-		return nil, nil, runtime.ErrInvalidAccountData
+		n.refusef(runtime.ErrInvalidAccountData, "Buffer account too small")
 	}
 	image := buffer.Data[transaction.BufferHeader:]
 	program, err := sbpf.Load(image)
 	if err != nil {
-		n.log(err.Error())
-		return nil, nil, runtime.ErrInvalidAccountData
+		n.refusef(runtime.ErrInvalidAccountData, "%s", err.Error())
 	}
-	return image, program, nil
+	return image, program
 }
 
-func (n *nativeCall) deploy() error {
+func (n *nativeCall) deploy() {
 	size := n.data.u64()
-	if err := n.ready(8); err != nil {
-		return err
-	}
+	n.ready(8)
 	payer, data, program, buffer, authority := n.accounts[0], n.accounts[1], n.accounts[2], n.accounts[3], n.accounts[7]
 	if n.accounts[4].Key != transaction.RentSysvar || n.accounts[5].Key != transaction.ClockSysvar {
-		return runtime.ErrInvalidArgument
+		n.refuse(runtime.ErrInvalidArgument)
 	}
-	if err := n.emptyProgram(program); err != nil {
-		return err
-	}
-	image, loaded, err := n.image(buffer, authority)
-	if err != nil {
-		return err
-	}
+	n.emptyProgram(program)
+	image, loaded := n.image(buffer, authority)
 	if size < uint64(len(image)) {
-		n.log("Max data length is too small to hold Buffer data")
-		return runtime.ErrAccountDataTooSmall
+		n.refusef(runtime.ErrAccountDataTooSmall, "Max data length is too small to hold Buffer data")
 	}
 	if size > runtime.MaxAccountSize-transaction.ProgramDataHeader {
-		n.log("Max data length is too large")
-		return runtime.ErrInvalidArgument
+		n.refusef(runtime.ErrInvalidArgument, "Max data length is too large")
 	}
 	if derived, err := transaction.ProgramData(program.Key); err != nil || derived != data.Key {
-		n.log("ProgramData address is not derived")
-		return runtime.ErrInvalidArgument
+		n.refusef(runtime.ErrInvalidArgument, "ProgramData address is not derived")
 	}
-	if err := n.fund(payer, data, buffer, int(size)); err != nil {
-		return err
-	}
+	n.fund(payer, data, buffer, int(size))
 	n.putImage(data, image, authority.Key, loaded)
 	program.Data = le.AppendUint32(nil, loaderProgram)
 	program.Data = append(program.Data, data.Key[:]...)
 	program.Executable = true
 	n.log("Deployed program " + transaction.PublicKey(program.Key).String())
-	return nil
 }
 
-// emptyProgram returns an error unless an account can become a program.
-func (n *nativeCall) emptyProgram(program *runtime.Account) error {
-	k, err := kind(program)
+// emptyProgram refuses an instruction unless an account can become a program.
+func (n *nativeCall) emptyProgram(program *runtime.Account) {
 	switch {
-	case err != nil:
-		return err
-	case k != loaderNothing:
-		n.log("Program account already initialized")
-		return runtime.ErrAlreadyInitialized
+	case n.kind(program) != loaderNothing:
+		n.refusef(runtime.ErrAlreadyInitialized, "Program account already initialized")
 	case len(program.Data) < transaction.ProgramSize:
-		n.log("Program account too small")
-		return runtime.ErrAccountDataTooSmall
+		n.refusef(runtime.ErrAccountDataTooSmall, "Program account too small")
 	case program.Lamports < n.sysvars.Rent.Minimum(len(program.Data)):
-		n.log("Program account not rent-exempt")
-		return runtime.Error{Name: "ExecutableAccountNotRentExempt"}
+		n.refusef(runtime.Error{Name: "ExecutableAccountNotRentExempt"}, "Program account not rent-exempt")
 	case program.Owner != transaction.LoaderProgram:
-		return runtime.ErrExternalData
+		n.refuse(runtime.ErrExternalData)
 	case !program.Writable:
-		return runtime.ErrReadonlyData
+		n.refuse(runtime.ErrReadonlyData)
 	}
-	return nil
 }
 
 // fund transfers the buffer's lamports to the payer, and creates the program's data account at the
 // payer's expense.
-func (n *nativeCall) fund(payer, data, buffer *runtime.Account, size int) error {
+func (n *nativeCall) fund(payer, data, buffer *runtime.Account, size int) {
 	switch {
 	case !payer.Writable || !buffer.Writable:
-		return runtime.ErrReadonlyLamports
+		n.refuse(runtime.ErrReadonlyLamports)
 	case !payer.Signer || !data.Writable:
-		return runtime.Error{Name: "PrivilegeEscalation"}
+		n.refuse(runtime.Error{Name: "PrivilegeEscalation"})
 	case payer.Lamports+buffer.Lamports < payer.Lamports:
-		return runtime.ErrArithmeticOverflow
+		n.refuse(runtime.ErrArithmeticOverflow)
 	}
 	payer.Lamports += buffer.Lamports
 	buffer.Lamports, buffer.Data = 0, slices.Clone(buffer.Data[:transaction.BufferHeader])
 	need := n.sysvars.Rent.Minimum(transaction.ProgramDataHeader + size)
-	if err := n.charge(systemUnits); err != nil {
-		return err
-	}
+	n.must(n.charge(systemUnits))
 	system := transaction.SystemProgram.String()
 	n.log("Program " + system + " invoke [2]")
 	var err error
@@ -129,14 +100,12 @@ func (n *nativeCall) fund(payer, data, buffer *runtime.Account, size int) error 
 		err = runtime.Custom(systemNoLamports)
 	}
 	if err != nil {
-		n.log("Program " + system + " failed: " + err.Error())
-		return err
+		n.refusef(err, "Program %s failed: %v", system, err)
 	}
 	n.log("Program " + system + " success")
 	payer.Lamports -= need
 	data.Lamports, data.Owner = need, transaction.LoaderProgram
 	data.Data = make([]byte, transaction.ProgramDataHeader+size)
-	return nil
 }
 
 // putImage fills the account of a program's data.
@@ -150,52 +119,35 @@ func (n *nativeCall) putImage(data *runtime.Account, image []byte, authority tra
 	n.programs[data.Key] = program
 }
 
-func (n *nativeCall) upgrade() error {
-	if err := n.ready(7); err != nil {
-		return err
-	}
+func (n *nativeCall) upgrade() {
+	n.ready(7)
 	data, program, buffer, spill, authority := n.accounts[0], n.accounts[1], n.accounts[2], n.accounts[3], n.accounts[6]
-	k, err := kind(program)
-	if err == nil {
-		_, err = kind(data)
-	}
+	k := n.kind(program)
+	n.kind(data)
 	switch {
-	case err != nil:
-		return err
 	case !program.Executable || program.Owner != transaction.LoaderProgram || k != loaderProgram:
-		n.log("Program account not executable")
-		return runtime.ErrAccountNotExecutable
+		n.refusef(runtime.ErrAccountNotExecutable, "Program account not executable")
 	case !bytes.Equal(program.Data[4:transaction.ProgramSize], data.Key[:]):
-		n.log("Program and ProgramData account mismatch")
-		return runtime.ErrInvalidArgument
+		n.refusef(runtime.ErrInvalidArgument, "Program and ProgramData account mismatch")
 	case !program.Writable || !data.Writable || !buffer.Writable || !spill.Writable:
-		return runtime.ErrInvalidArgument
+		n.refuse(runtime.ErrInvalidArgument)
 	}
-	image, loaded, err := n.image(buffer, authority)
-	if err != nil {
-		return err
-	}
+	image, loaded := n.image(buffer, authority)
 	if len(data.Data) < transaction.ProgramDataHeader+len(image) {
-		n.log("ProgramData account not large enough")
-		return runtime.ErrAccountDataTooSmall
+		n.refusef(runtime.ErrAccountDataTooSmall, "ProgramData account not large enough")
 	}
-	if err := n.authorized(data, programAuthority, authority, ofProgram); err != nil {
-		return err
-	}
+	n.authorized(data, programAuthority, authority, ofProgram)
 	if le.Uint64(data.Data[4:]) == n.sysvars.Clock.Slot {
-		n.log("Program was deployed in this block already")
-		return runtime.ErrInvalidArgument
+		n.refusef(runtime.ErrInvalidArgument, "Program was deployed in this block already")
 	}
 	need := n.sysvars.Rent.Minimum(len(data.Data))
 	total := data.Lamports + buffer.Lamports
 	if total < need {
-		n.log("Buffer account balance too low to fund upgrade")
-		return runtime.ErrInsufficientFunds
+		n.refusef(runtime.ErrInsufficientFunds, "Buffer account balance too low to fund upgrade")
 	}
 	n.putImage(data, image, authority.Key, loaded)
 	buffer.Lamports, buffer.Data = 0, slices.Clone(buffer.Data[:transaction.BufferHeader])
 	data.Lamports = need
 	spill.Lamports += total - need
 	n.log("Upgraded program " + transaction.PublicKey(program.Key).String())
-	return nil
 }

@@ -7,10 +7,10 @@ import (
 )
 
 // methods are the methods of the JSON-RPC interface.
-var methods map[string]func(*Endpoint, parameters) (any, error)
+var methods map[string]func(*Endpoint, *parameters) (any, error)
 
 func init() { // not in the declaration, because getHealth is one of the methods and counts them
-	methods = map[string]func(*Endpoint, parameters) (any, error){
+	methods = map[string]func(*Endpoint, *parameters) (any, error){
 		"getHealth":                         (*Endpoint).getHealth,
 		"getVersion":                        (*Endpoint).getVersion,
 		"getGenesisHash":                    (*Endpoint).getGenesisHash,
@@ -64,16 +64,17 @@ func (e *Endpoint) viewFor(s settings) (View, error) {
 }
 
 // at reads settings from the i-th argument, and returns the view for them.
-func (e *Endpoint) at(p parameters, i int) (View, settings, error) {
-	s, err := p.settings(i)
-	if err != nil {
-		return View{}, s, err
+func (e *Endpoint) at(p *parameters, i int) (View, settings) {
+	s := p.settings(i)
+	if p.err != nil {
+		return View{}, s
 	}
 	v, err := e.viewFor(s)
-	return v, s, err
+	p.fail(err)
+	return v, s
 }
 
-func (e *Endpoint) getHealth(parameters) (any, error) {
+func (e *Endpoint) getHealth(*parameters) (any, error) {
 	if f := e.faulty(); f.Unhealthy {
 		return nil, unhealthy(f.Lag)
 	}
@@ -84,7 +85,7 @@ func unhealthy(lag int) error {
 	return &rpcError{codeUnhealthy, "Node is unhealthy", map[string]any{"numSlotsBehind": lag}}
 }
 
-func (e *Endpoint) getVersion(parameters) (any, error) {
+func (e *Endpoint) getVersion(*parameters) (any, error) {
 	v := map[string]any{"solana-core": apiVersion, "feature-set": 0}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		v["psyche"] = info.Main.Version
@@ -92,27 +93,27 @@ func (e *Endpoint) getVersion(parameters) (any, error) {
 	return v, nil
 }
 
-func (e *Endpoint) getGenesisHash(parameters) (any, error) {
+func (e *Endpoint) getGenesisHash(*parameters) (any, error) {
 	return e.server.ledger.Genesis().String(), nil
 }
 
-func (e *Endpoint) getSlot(p parameters) (any, error) {
-	v, _, err := e.at(p, 0)
-	return v.Slot, err
+func (e *Endpoint) getSlot(p *parameters) (any, error) {
+	v, _ := e.at(p, 0)
+	return v.Slot, p.err
 }
 
-func (e *Endpoint) getBlockHeight(p parameters) (any, error) {
-	v, _, err := e.at(p, 0)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) getBlockHeight(p *parameters) (any, error) {
+	v, _ := e.at(p, 0)
+	if p.err != nil {
+		return nil, p.err
 	}
 	return v.height(), nil
 }
 
-func (e *Endpoint) getBlockTime(p parameters) (any, error) {
+func (e *Endpoint) getBlockTime(p *parameters) (any, error) {
 	var number uint64
-	if err := p.read(0, "slot", &number, true); err != nil {
-		return nil, err
+	if p.read(0, "slot", &number); p.err != nil {
+		return nil, p.err
 	}
 	v := e.view(Confirmed)
 	v.Slot = min(v.Slot, number)
@@ -122,65 +123,55 @@ func (e *Endpoint) getBlockTime(p parameters) (any, error) {
 	return nil, &rpcError{Code: -32004, Message: "Block not available for slot"}
 }
 
-func (e *Endpoint) getTransactionCount(p parameters) (any, error) {
-	v, _, err := e.at(p, 0)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) getTransactionCount(p *parameters) (any, error) {
+	v, _ := e.at(p, 0)
+	if p.err != nil {
+		return nil, p.err
 	}
-	return v.Count(), nil
+	return v.count(), nil
 }
 
-func (e *Endpoint) getFirstAvailableBlock(parameters) (any, error) {
+func (e *Endpoint) getFirstAvailableBlock(*parameters) (any, error) {
 	l := e.server.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.slots[0].number, nil
 }
 
-func (e *Endpoint) getEpochInfo(p parameters) (any, error) {
-	v, _, err := e.at(p, 0)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) getEpochInfo(p *parameters) (any, error) {
+	v, _ := e.at(p, 0)
+	if p.err != nil {
+		return nil, p.err
 	}
 	const never = 432_000
 	return map[string]any{
-		"absoluteSlot": v.Slot, "blockHeight": v.height(), "epoch": 0, "slotIndex": v.Slot, "slotsInEpoch": max(never, v.Slot+1), "transactionCount": v.Count(),
+		"absoluteSlot": v.Slot, "blockHeight": v.height(), "epoch": 0, "slotIndex": v.Slot, "slotsInEpoch": max(never, v.Slot+1), "transactionCount": v.count(),
 	}, nil
 }
 
-func (e *Endpoint) getLatestBlockhash(p parameters) (any, error) {
-	v, _, err := e.at(p, 0)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) getLatestBlockhash(p *parameters) (any, error) {
+	v, _ := e.at(p, 0)
+	if p.err != nil {
+		return nil, p.err
 	}
 	hash, last := v.blockhash()
 	return v.with(map[string]any{"blockhash": hash.String(), "lastValidBlockHeight": last}), nil
 }
 
-func (e *Endpoint) isBlockhashValid(p parameters) (any, error) {
-	var text string
-	if err := p.read(0, "blockhash", &text, true); err != nil {
-		return nil, err
-	}
-	hash, err := transaction.ParseHash(text)
-	if err != nil {
-		return nil, invalid("%v", err)
-	}
-	v, _, err := e.at(p, 1)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) isBlockhashValid(p *parameters) (any, error) {
+	hash := parsed(p, 0, "blockhash", transaction.ParseHash)
+	v, _ := e.at(p, 1)
+	if p.err != nil {
+		return nil, p.err
 	}
 	return v.with(v.isValid(hash)), nil
 }
 
-func (e *Endpoint) getFeeForMessage(p parameters) (any, error) {
-	var text string
-	if err := p.read(0, "message", &text, true); err != nil {
-		return nil, err
-	}
-	v, _, err := e.at(p, 1)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) getFeeForMessage(p *parameters) (any, error) {
+	text := p.text(0, "message")
+	v, _ := e.at(p, 1)
+	if p.err != nil {
+		return nil, p.err
 	}
 	raw, err := decodeTransaction(text, "base64")
 	if err != nil {
@@ -208,10 +199,10 @@ func messageOf(raw []byte) (transaction.Message, error) {
 	return t.Message, err
 }
 
-func (e *Endpoint) getRecentPrioritizationFees(p parameters) (any, error) {
+func (e *Endpoint) getRecentPrioritizationFees(p *parameters) (any, error) {
 	var texts []string
-	if err := p.read(0, "addresses", &texts, false); err != nil {
-		return nil, err
+	if p.optional(0, "addresses", &texts); p.err != nil {
+		return nil, p.err
 	}
 	if len(texts) > maxFeeAddresses {
 		return nil, invalid("%d addresses, at most %d", len(texts), maxFeeAddresses)

@@ -2,14 +2,11 @@ package localnet
 
 import "github.com/psyche-go/psyche/chain/sbpf/runtime"
 
-func (e *Endpoint) getBalance(p parameters) (any, error) {
-	key, err := p.key(0)
-	if err != nil {
-		return nil, err
-	}
-	v, _, err := e.at(p, 1)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) getBalance(p *parameters) (any, error) {
+	key := p.key(0)
+	v, _ := e.at(p, 1)
+	if p.err != nil {
+		return nil, p.err
 	}
 	lamports := uint64(0)
 	if a := v.Account(key); a != nil {
@@ -18,10 +15,10 @@ func (e *Endpoint) getBalance(p parameters) (any, error) {
 	return v.with(lamports), nil
 }
 
-func (e *Endpoint) getMinimumBalance(p parameters) (any, error) {
+func (e *Endpoint) getMinimumBalance(p *parameters) (any, error) {
 	var size int
-	if err := p.read(0, "size", &size, true); err != nil {
-		return nil, err
+	if p.read(0, "size", &size); p.err != nil {
+		return nil, p.err
 	}
 	if size < 0 || size > runtime.MaxAccountSize {
 		return nil, invalid("size %d, want 0 to %d", size, runtime.MaxAccountSize)
@@ -29,14 +26,11 @@ func (e *Endpoint) getMinimumBalance(p parameters) (any, error) {
 	return e.server.ledger.config.Rent.Minimum(size), nil
 }
 
-func (e *Endpoint) getAccountInfo(p parameters) (any, error) {
-	key, err := p.key(0)
-	if err != nil {
-		return nil, err
-	}
-	v, s, err := e.at(p, 1)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) getAccountInfo(p *parameters) (any, error) {
+	key := p.key(0)
+	v, s := e.at(p, 1)
+	if p.err != nil {
+		return nil, p.err
 	}
 	a, err := encodeAccount(v.Account(key), s.Encoding, s.DataSlice)
 	if err != nil {
@@ -45,10 +39,10 @@ func (e *Endpoint) getAccountInfo(p parameters) (any, error) {
 	return v.with(a), nil
 }
 
-func (e *Endpoint) getMultipleAccounts(p parameters) (any, error) {
+func (e *Endpoint) getMultipleAccounts(p *parameters) (any, error) {
 	var texts []string
-	if err := p.read(0, "addresses", &texts, true); err != nil {
-		return nil, err
+	if p.read(0, "addresses", &texts); p.err != nil {
+		return nil, p.err
 	}
 	if len(texts) > maxMultiple {
 		return nil, invalid("%d addresses, at most %d", len(texts), maxMultiple)
@@ -57,32 +51,22 @@ func (e *Endpoint) getMultipleAccounts(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, s, err := e.at(p, 1)
+	v, s := e.at(p, 1)
+	if p.err != nil {
+		return nil, p.err
+	}
+	accounts, err := encodeAccounts(keys, v.Account, s.Encoding, s.DataSlice)
 	if err != nil {
 		return nil, err
-	}
-	if s.Encoding == "" {
-		s.Encoding = "base64"
-	}
-	accounts := []*accountJSON{}
-	for _, key := range keys {
-		a, err := encodeAccount(v.Account(key), s.Encoding, s.DataSlice)
-		if err != nil {
-			return nil, err
-		}
-		accounts = append(accounts, a)
 	}
 	return v.with(accounts), nil
 }
 
-func (e *Endpoint) getProgramAccounts(p parameters) (any, error) {
-	program, err := p.key(0)
-	if err != nil {
-		return nil, err
-	}
-	v, s, err := e.at(p, 1)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) getProgramAccounts(p *parameters) (any, error) {
+	program := p.key(0)
+	v, s := e.at(p, 1)
+	if p.err != nil {
+		return nil, p.err
 	}
 	if err := prepare(s.Filters); err != nil {
 		return nil, err

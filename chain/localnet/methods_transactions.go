@@ -1,6 +1,7 @@
 package localnet
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 
@@ -9,16 +10,14 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-func (e *Endpoint) requestAirdrop(p parameters) (any, error) {
-	key, err := p.key(0)
-	if err != nil {
-		return nil, err
-	}
+func (e *Endpoint) requestAirdrop(p *parameters) (any, error) {
+	key := p.key(0)
 	var lamports uint64
-	if err := p.read(1, "lamports", &lamports, true); err != nil {
-		return nil, err
+	if p.read(1, "lamports", &lamports); p.err != nil {
+		return nil, p.err
 	}
 	var name transaction.Signature
+	var err error
 	e.server.change(func() { name, err = e.server.ledger.Airdrop(key, lamports) })
 	if err != nil {
 		return nil, err
@@ -27,14 +26,11 @@ func (e *Endpoint) requestAirdrop(p parameters) (any, error) {
 }
 
 // raw reads the transaction from the first argument, and the settings.
-func (e *Endpoint) raw(p parameters) ([]byte, *transaction.Transaction, settings, error) {
-	var text string
-	if err := p.read(0, "transaction", &text, true); err != nil {
-		return nil, nil, settings{}, err
-	}
-	s, err := p.settings(1)
-	if err != nil {
-		return nil, nil, s, err
+func (e *Endpoint) raw(p *parameters) ([]byte, *transaction.Transaction, settings, error) {
+	text := p.text(0, "transaction")
+	s := p.settings(1)
+	if p.err != nil {
+		return nil, nil, s, p.err
 	}
 	raw, err := decodeTransaction(text, s.Encoding)
 	if err != nil {
@@ -44,7 +40,7 @@ func (e *Endpoint) raw(p parameters) ([]byte, *transaction.Transaction, settings
 	return raw, &t, s, err
 }
 
-func (e *Endpoint) sendTransaction(p parameters) (any, error) {
+func (e *Endpoint) sendTransaction(p *parameters) (any, error) {
 	raw, t, s, err := e.raw(p)
 	if err != nil {
 		return nil, err
@@ -59,7 +55,7 @@ func (e *Endpoint) sendTransaction(p parameters) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		simulated, err := v.simulate(raw, Simulation{Verify: true})
+		simulated, err := v.simulate(raw, simulation{Verify: true})
 		if err != nil {
 			return nil, err
 		}
@@ -69,12 +65,12 @@ func (e *Endpoint) sendTransaction(p parameters) (any, error) {
 		}
 	}
 	if !e.loses(faults.Lost) {
-		e.server.change(func() { _, _ = e.server.ledger.Submit(raw) }) // a transaction that no block can contain is dropped silently
+		e.server.change(func() { _, _ = e.server.ledger.submit(raw) }) // a transaction that no block can contain is dropped silently
 	}
 	return t.Name().String(), nil
 }
 
-func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
+func (e *Endpoint) simulateTransaction(p *parameters) (any, error) {
 	raw, _, s, err := e.raw(p)
 	if err != nil {
 		return nil, err
@@ -89,11 +85,11 @@ func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	simulated, err := v.simulate(raw, Simulation{Verify: s.SigVerify, NewestHash: s.ReplaceHash})
+	simulated, err := v.simulate(raw, simulation{Verify: s.SigVerify, NewestHash: s.ReplaceHash})
 	if err != nil && !errors.Is(err, errSignatures) {
 		return nil, err
 	} else if err != nil {
-		simulated = &Simulated{Record: Record{Err: errSignatures}}
+		simulated = &simulationResult{Record: Record{Err: errSignatures}}
 	}
 	value, err := simulatedJSON(simulated, s)
 	if err != nil {
@@ -107,7 +103,7 @@ func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
 }
 
 // simulatedJSON returns the result of a simulation, with the requested accounts.
-func simulatedJSON(o *Simulated, s settings) (map[string]any, error) {
+func simulatedJSON(o *simulationResult, s settings) (map[string]any, error) {
 	value := map[string]any{
 		"err": nil, "logs": linesOf(o.Logs), "accounts": nil, "unitsConsumed": o.Units, "returnData": returnJSON(o.Return),
 		"innerInstructions": nil, "replacementBlockhash": nil, "fee": o.Fee,
@@ -122,20 +118,9 @@ func simulatedJSON(o *Simulated, s settings) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	accounts := []*accountJSON{}
-	for _, key := range keys {
-		encoding := s.Accounts.Encoding
-		if encoding == "" {
-			encoding = "base64"
-		}
-		a, err := encodeAccount(o.Accounts[key], encoding, nil)
-		if err != nil {
-			return nil, err
-		}
-		accounts = append(accounts, a)
-	}
-	value["accounts"] = accounts
-	return value, nil
+	changed := func(key transaction.PublicKey) *Account { return o.Accounts[key] }
+	value["accounts"], err = encodeAccounts(keys, changed, s.Accounts.Encoding, nil)
+	return value, err
 }
 
 // linesOf returns logs that are never null.
@@ -146,7 +131,7 @@ func linesOf(logs []string) []string {
 	return logs
 }
 
-func returnJSON(r *ReturnData) any {
+func returnJSON(r *returnData) any {
 	if r == nil {
 		return nil
 	}
@@ -177,10 +162,10 @@ func statusJSON(r *Record) any {
 	return map[string]any{"Err": r.Err}
 }
 
-func (e *Endpoint) getSignatureStatuses(p parameters) (any, error) {
+func (e *Endpoint) getSignatureStatuses(p *parameters) (any, error) {
 	var texts []string
-	if err := p.read(0, "signatures", &texts, true); err != nil {
-		return nil, err
+	if p.read(0, "signatures", &texts); p.err != nil {
+		return nil, p.err
 	}
 	if len(texts) > maxStatuses {
 		return nil, invalid("%d signatures, at most %d", len(texts), maxStatuses)
@@ -209,26 +194,21 @@ func (e *Endpoint) getSignatureStatuses(p parameters) (any, error) {
 }
 
 // lasting returns the view for methods that do not support processed slots.
-func (e *Endpoint) lasting(p parameters, i int) (View, settings, error) {
-	v, s, err := e.at(p, i)
-	if err == nil && s.Commitment == Processed {
-		err = invalid("Method does not support commitment below `confirmed`")
+func (e *Endpoint) lasting(p *parameters, i int) (View, settings) {
+	v, s := e.at(p, i)
+	if s.Commitment == Processed {
+		p.fail(invalid("Method does not support commitment below `confirmed`"))
 	}
-	return v, s, err
+	return v, s
 }
 
-func (e *Endpoint) getSignaturesForAddress(p parameters) (any, error) {
-	key, err := p.key(0)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) getSignaturesForAddress(p *parameters) (any, error) {
+	key := p.key(0)
+	v, s := e.lasting(p, 1)
+	if p.err != nil {
+		return nil, p.err
 	}
-	v, s, err := e.lasting(p, 1)
-	if err != nil {
-		return nil, err
-	}
-	if s.Limit == 0 {
-		s.Limit = maxSignatures
-	}
+	s.Limit = cmp.Or(s.Limit, maxSignatures)
 	if s.Limit < 1 || s.Limit > maxSignatures {
 		return nil, invalid("limit %d, want 1 to %d", s.Limit, maxSignatures)
 	}
@@ -237,6 +217,7 @@ func (e *Endpoint) getSignaturesForAddress(p parameters) (any, error) {
 		if text == "" {
 			continue
 		}
+		var err error
 		if *to, err = parseSignature(text); err != nil {
 			return nil, err
 		}
@@ -250,29 +231,18 @@ func (e *Endpoint) getSignaturesForAddress(p parameters) (any, error) {
 	return found, nil
 }
 
-func (e *Endpoint) getTransaction(p parameters) (any, error) {
-	var text string
-	if err := p.read(0, "signature", &text, true); err != nil {
-		return nil, err
+func (e *Endpoint) getTransaction(p *parameters) (any, error) {
+	name := p.signature(0)
+	encoding := ""
+	if !p.missing(1) && p.raw[1][0] == '"' { // the older form: only an encoding
+		encoding = p.text(1, "encoding")
+		p.raw = p.raw[:1]
 	}
-	name, err := parseSignature(text)
-	if err != nil {
-		return nil, err
+	v, s := e.lasting(p, 1)
+	if p.err != nil {
+		return nil, p.err
 	}
-	s := settings{}
-	if len(p) > 1 && len(p[1]) > 0 && p[1][0] == '"' { // the older form: only an encoding
-		if err := p.read(1, "encoding", &s.Encoding, true); err != nil {
-			return nil, err
-		}
-		p = p[:1]
-	}
-	v, given, err := e.lasting(p, 1)
-	if err != nil {
-		return nil, err
-	}
-	if s.Encoding == "" {
-		s = given
-	}
+	s.Encoding = cmp.Or(encoding, s.Encoding)
 	r := v.record(name)
 	if r == nil || r.Raw == nil {
 		return nil, nil

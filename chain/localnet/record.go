@@ -13,17 +13,17 @@ type Record struct {
 	Message   transaction.Message
 	Slot      uint64
 	Time      int64
-	Err       *TransactionError
+	Err       *transactionError
 	Fee       uint64
 	Units     uint64
 	Price     uint64 // micro-lamports per compute unit
 	Logs      []string
 	Pre, Post []uint64 // lamports of the message's accounts
-	Return    *ReturnData
+	Return    *returnData
 }
 
-// ReturnData is the return data of the last program that set any.
-type ReturnData struct {
+// returnData is the return data of the last program that set any.
+type returnData struct {
 	Program transaction.PublicKey
 	Data    []byte
 }
@@ -123,8 +123,8 @@ func (r *Record) writesAll(keys []transaction.PublicKey) bool {
 	return true
 }
 
-// Count returns the number of stored transactions in the view.
-func (v View) Count() int {
+// count returns the number of stored transactions in the view.
+func (v View) count() int {
 	records, _ := v.since(cursor{})
 	return len(records)
 }

@@ -83,7 +83,7 @@ func runSteps(c *chain, steps []step) (scenarioFile, []vector) {
 			continue
 		}
 		raw := c.sign(s.keys, s.instructions...)
-		r, err := c.Submit(raw)
+		r, err := c.submit(raw)
 		got := failure(c.TB, r, err)
 		if got != s.want && s.want != anyEnd {
 			c.Errorf("%s: %s, want %s", s.name, got, s.want)

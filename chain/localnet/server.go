@@ -1,6 +1,7 @@
 package localnet
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -26,9 +27,7 @@ type Server struct {
 
 // NewServer serves a chain. Only the Server may modify the chain.
 func NewServer(l *Ledger, o Options) *Server {
-	if o.Slot == 0 {
-		o.Slot = 400 * time.Millisecond
-	}
+	o.Slot = cmp.Or(o.Slot, 400*time.Millisecond)
 	return &Server{ledger: l, options: o}
 }
 
@@ -45,7 +44,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		case now := <-ticker.C:
 			s.Advance(time.Unix(first, 0).Add(now.Sub(began)))
-			if err := s.ledger.Err(); err != nil {
+			if err := s.ledger.err(); err != nil {
 				return err
 			}
 		}
@@ -57,9 +56,9 @@ func (s *Server) Advance(now time.Time) {
 	s.change(func() { s.ledger.Advance(now) })
 }
 
-// Skip advances n slots at once, so that blockhashes expire.
+// skip advances n slots at once, so that blockhashes expire.
 func (s *Server) Skip(n int) {
-	s.change(func() { s.ledger.Skip(n, s.options.Slot) })
+	s.change(func() { s.ledger.skip(n, s.options.Slot) })
 }
 
 // Rollback removes the newest slots, as Ledger.Rollback does. If again is set, it submits their
@@ -71,7 +70,7 @@ func (s *Server) Rollback(n int, again bool) error {
 		taken, err = s.ledger.rollback(n)
 		for _, raw := range taken {
 			if again {
-				_, _ = s.ledger.Submit(raw) // rejected transactions are lost, as on any fork
+				_, _ = s.ledger.submit(raw) // rejected transactions are lost, as on any fork
 			}
 		}
 	})

@@ -137,10 +137,10 @@ func (e *Endpoint) callSocket(s *socket, q *request) response {
 	return answer(q.ID, sub.id, nil)
 }
 
-func (e *Endpoint) unsubscribe(s *socket, q *request, p parameters) response {
+func (e *Endpoint) unsubscribe(s *socket, q *request, p *parameters) response {
 	var id uint64
-	if err := p.read(0, "subscription", &id, true); err != nil {
-		return answer(q.ID, nil, err)
+	if p.read(0, "subscription", &id); p.err != nil {
+		return answer(q.ID, nil, p.err)
 	}
 	if s.subscriptions[id] == nil {
 		return answer(q.ID, nil, invalid("Invalid subscription id."))

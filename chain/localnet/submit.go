@@ -9,9 +9,9 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Submit executes a transaction in the open slot. It returns a TransactionError if the transaction
+// submit executes a transaction in the open slot. It returns a transactionError if the transaction
 // has no effect, not even a fee. If a transaction landed but failed, its error is in the record.
-func (l *Ledger) Submit(raw []byte) (*Record, error) {
+func (l *Ledger) submit(raw []byte) (*Record, error) {
 	t, err := transaction.Unmarshal(raw)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (l *Ledger) Submit(raw []byte) (*Record, error) {
 	if !o.landed {
 		return nil, o.Err
 	}
-	oldest := l.behind(l.config.Finalized + MaxLag).number
+	oldest := l.behind(l.config.Finalized + maxLag).number
 	for key, a := range o.changes {
 		l.state.put(key, open.number, oldest, a)
 	}
@@ -44,20 +44,20 @@ func (l *Ledger) land(open *slot, r *Record, name transaction.Signature, raw []b
 	return &kept
 }
 
-// Simulation configures Simulate.
-type Simulation struct {
+// simulation configures Simulate.
+type simulation struct {
 	Verify     bool // verify the signatures
 	NewestHash bool // replace the blockhash with the newest one
 }
 
-// Simulated is the result of a simulated transaction.
-type Simulated struct {
+// simulationResult is the result of a simulated transaction.
+type simulationResult struct {
 	Record
 	Accounts map[transaction.PublicKey]*Account // changed accounts
 }
 
 // simulate executes a transaction on the view without changing the chain.
-func (v View) simulate(raw []byte, s Simulation) (*Simulated, error) {
+func (v View) simulate(raw []byte, s simulation) (*simulationResult, error) {
 	t, err := transaction.Unmarshal(raw)
 	if err != nil {
 		return nil, err
@@ -71,13 +71,13 @@ func (v View) simulate(raw []byte, s Simulation) (*Simulated, error) {
 	defer v.l.mu.Unlock()
 	o := v.l.try(&t, v.Slot, !s.NewestHash)
 	o.Name, o.Slot = t.Name(), v.Slot
-	return &Simulated{o.Record, o.changes}, nil
+	return &simulationResult{o.Record, o.changes}, nil
 }
 
 // try executes a transaction as of a slot.
 func (l *Ledger) try(t *transaction.Transaction, number uint64, checkHash bool) outcome {
 	m := &t.Message
-	refused := func(err *TransactionError) outcome { return outcome{Record: Record{Message: *m, Err: err}} }
+	refused := func(err *transactionError) outcome { return outcome{Record: Record{Message: *m, Err: err}} }
 	if len(m.Keys) > maxLocks {
 		return refused(errLocks)
 	}
@@ -132,7 +132,7 @@ func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transactio
 	case next.Lamports < l.config.Rent.Minimum(len(next.Data)):
 		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: an account must hold at least %d", lamports, errFaucet, l.config.Rent.Minimum(len(next.Data)))
 	}
-	l.state.put(key, open.number, l.behind(l.config.Finalized+MaxLag).number, &next)
+	l.state.put(key, open.number, l.behind(l.config.Finalized+maxLag).number, &next)
 	var name transaction.Signature
 	first := sha256.Sum256(fmt.Appendf(nil, "psyche/localnet/airdrop %d %d %d %s", l.config.Seed, open.number, len(open.records), key))
 	second := sha256.Sum256(first[:])
@@ -172,8 +172,8 @@ func (l *Ledger) SetProgram(key transaction.PublicKey, image []byte) error {
 func (l *Ledger) SetAccount(key transaction.PublicKey, a *Account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state.put(key, l.open().number, l.behind(l.config.Finalized+MaxLag).number, a)
+	l.state.put(key, l.open().number, l.behind(l.config.Finalized+maxLag).number, a)
 }
 
-// MaxLag is the maximum number of slots that a node may be behind.
-const MaxLag = 64
+// maxLag is the maximum number of slots that a node may be behind.
+const maxLag = 64

@@ -1,6 +1,8 @@
 package localnet
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/psyche-go/psyche/chain/transaction"
@@ -30,7 +32,7 @@ type notificationResult struct {
 
 // subscribers are the methods that start a subscription, unsubscribers the methods that end it.
 var (
-	subscribers = map[string]func(*Endpoint, parameters) (*subscription, error){
+	subscribers = map[string]func(*Endpoint, *parameters) (*subscription, error){
 		"accountSubscribe":   (*Endpoint).accountSubscribe,
 		"programSubscribe":   (*Endpoint).programSubscribe,
 		"logsSubscribe":      (*Endpoint).logsSubscribe,
@@ -47,18 +49,10 @@ var (
 func (e *Endpoint) publish() {
 	faults := e.faulty()
 	e.mu.Lock()
-	var sockets []*socket
-	for s := range e.sockets {
-		sockets = append(sockets, s)
-	}
+	sockets := slices.Collect(maps.Keys(e.sockets))
 	e.mu.Unlock()
 	for _, s := range sockets {
-		ids := make([]uint64, 0, len(s.subscriptions))
-		for id := range s.subscriptions {
-			ids = append(ids, id)
-		}
-		slices.Sort(ids)
-		for _, id := range ids {
+		for _, id := range slices.Sorted(maps.Keys(s.subscriptions)) {
 			sub := s.subscriptions[id]
 			if !sub.answered {
 				continue
@@ -76,14 +70,10 @@ func (e *Endpoint) publish() {
 	}
 }
 
-func (e *Endpoint) accountSubscribe(p parameters) (*subscription, error) {
-	key, err := p.key(0)
-	if err != nil {
-		return nil, err
-	}
-	s, err := p.settings(1)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) accountSubscribe(p *parameters) (*subscription, error) {
+	key, s := p.key(0), p.settings(1)
+	if p.err != nil {
+		return nil, p.err
 	}
 	if _, err := encodeData(nil, s.Encoding); err != nil {
 		return nil, err
@@ -108,14 +98,10 @@ func (e *Endpoint) accountSubscribe(p parameters) (*subscription, error) {
 	return &subscription{method: "accountNotification", commitment: s.Commitment, next: next}, nil
 }
 
-func (e *Endpoint) programSubscribe(p parameters) (*subscription, error) {
-	program, err := p.key(0)
-	if err != nil {
-		return nil, err
-	}
-	s, err := p.settings(1)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) programSubscribe(p *parameters) (*subscription, error) {
+	program, s := p.key(0), p.settings(1)
+	if p.err != nil {
+		return nil, p.err
 	}
 	if err := prepare(s.Filters); err != nil {
 		return nil, err
@@ -138,14 +124,14 @@ func (e *Endpoint) programSubscribe(p parameters) (*subscription, error) {
 	return &subscription{method: "programNotification", commitment: s.Commitment, next: next}, nil
 }
 
-func (e *Endpoint) logsSubscribe(p parameters) (*subscription, error) {
+func (e *Endpoint) logsSubscribe(p *parameters) (*subscription, error) {
 	mentions, err := mentioned(p)
 	if err != nil {
 		return nil, err
 	}
-	s, err := p.settings(1)
-	if err != nil {
-		return nil, err
+	s := p.settings(1)
+	if p.err != nil {
+		return nil, p.err
 	}
 	_, at := e.view(s.Commitment).since(cursor{})
 	next := func(v View) []any {
@@ -166,9 +152,9 @@ func (e *Endpoint) logsSubscribe(p parameters) (*subscription, error) {
 
 // mentioned reads the account whose transactions a client subscribes to; nil means all
 // transactions.
-func mentioned(p parameters) (*transaction.PublicKey, error) {
+func mentioned(p *parameters) (*transaction.PublicKey, error) {
 	var all string
-	if p.read(0, "filter", &all, true) == nil {
+	if !p.missing(0) && json.Unmarshal(p.raw[0], &all) == nil {
 		if all != "all" && all != "allWithVotes" {
 			return nil, invalid("filter %q, want all, allWithVotes or mentions", all)
 		}
@@ -177,8 +163,8 @@ func mentioned(p parameters) (*transaction.PublicKey, error) {
 	var filter struct {
 		Mentions []string `json:"mentions"`
 	}
-	if err := p.read(0, "filter", &filter, true); err != nil {
-		return nil, err
+	if p.read(0, "filter", &filter); p.err != nil {
+		return nil, p.err
 	}
 	if len(filter.Mentions) != 1 {
 		return nil, invalid("Only 1 address supported")
@@ -187,18 +173,10 @@ func mentioned(p parameters) (*transaction.PublicKey, error) {
 	return &key, err
 }
 
-func (e *Endpoint) signatureSubscribe(p parameters) (*subscription, error) {
-	var text string
-	if err := p.read(0, "signature", &text, true); err != nil {
-		return nil, err
-	}
-	name, err := parseSignature(text)
-	if err != nil {
-		return nil, err
-	}
-	s, err := p.settings(1)
-	if err != nil {
-		return nil, err
+func (e *Endpoint) signatureSubscribe(p *parameters) (*subscription, error) {
+	name, s := p.signature(0), p.settings(1)
+	if p.err != nil {
+		return nil, p.err
 	}
 	next := func(v View) []any {
 		r := v.record(name)
@@ -210,19 +188,19 @@ func (e *Endpoint) signatureSubscribe(p parameters) (*subscription, error) {
 	return &subscription{method: "signatureNotification", commitment: s.Commitment, next: next, once: true}, nil
 }
 
-func (e *Endpoint) slotSubscribe(parameters) (*subscription, error) {
+func (e *Endpoint) slotSubscribe(*parameters) (*subscription, error) {
 	told := e.view(Processed).Slot
 	next := func(v View) []any {
 		if v.Slot == told {
 			return nil
 		}
 		told = v.Slot
-		return []any{map[string]uint64{"parent": v.Parent(), "root": e.view(Finalized).Slot, "slot": v.Slot}}
+		return []any{map[string]uint64{"parent": v.parent(), "root": e.view(Finalized).Slot, "slot": v.Slot}}
 	}
 	return &subscription{method: "slotNotification", commitment: Processed, next: next}, nil
 }
 
-func (e *Endpoint) rootSubscribe(parameters) (*subscription, error) {
+func (e *Endpoint) rootSubscribe(*parameters) (*subscription, error) {
 	told := e.view(Finalized).Slot
 	next := func(v View) []any {
 		if v.Slot == told {

@@ -52,8 +52,8 @@ func (v View) height() uint64 {
 	return v.l.slots[v.l.index(v.Slot)].height
 }
 
-// Parent returns the slot before the view's slot.
-func (v View) Parent() uint64 {
+// parent returns the slot before the view's slot.
+func (v View) parent() uint64 {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
 	return v.l.slots[max(0, v.l.index(v.Slot)-1)].number

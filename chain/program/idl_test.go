@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -61,8 +62,9 @@ func readIDL(t *testing.T) idl {
 func TestIDL(t *testing.T) {
 	d := readIDL(t)
 	numbers := map[string]int{
-		"init": Init, "write": Write, "genesis": Genesis, "act": Act, "tick": Tick, "free": Free, "announce": Announce, "forget": Forget, "migrate": Migrate,
-		"grant": Grant, "delegate": Delegate,
+		"init": transaction.RunInit, "write": transaction.RunWrite, "genesis": transaction.RunGenesis, "act": transaction.RunAct,
+		"tick": transaction.RunTick, "free": transaction.RunFree, "announce": transaction.RunAnnounce, "forget": transaction.RunForget,
+		"migrate": transaction.RunMigrate, "grant": transaction.RunGrant, "delegate": transaction.RunDelegate,
 	}
 	if len(d.Instructions) != len(numbers) {
 		t.Errorf("%d instructions, want %d", len(d.Instructions), len(numbers))
@@ -147,7 +149,7 @@ func sizeOf(t *testing.T, kind any) int {
 // TestResults checks that every result has a name and a text.
 func TestResults(t *testing.T) {
 	for b, name := range builtinNames {
-		if again, ok := BuiltinError(name); !ok || again != b || b.Name() != name || builtinTexts[b] == "" {
+		if again, ok := BuiltinError(name); !ok || again != b || builtinTexts[b] == "" {
 			t.Errorf("%d: %q, %q", b, name, builtinTexts[b])
 		}
 	}

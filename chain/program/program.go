@@ -37,27 +37,6 @@ import (
 //go:embed psyche.so
 var ELF []byte
 
-// Instructions: the first byte of an instruction's data.
-const (
-	Init = iota + 1
-	Write
-	Genesis
-	Act
-	Tick
-	Free
-	Announce
-	Forget
-	Migrate
-	Grant
-	Delegate
-)
-
-// Limits of instructions.
-const (
-	MaxSalt = 32  // bytes, for a TICK
-	MaxPart = 950 // bytes, for a WRITE that fits a transaction; the program accepts more
-)
-
 // Slots of a draw.
 const (
 	// DrawWait is the number of slots from the first due tick to the slot whose hash becomes the draw.

@@ -42,7 +42,7 @@ const (
 	ErrUninitializedAccount      Builtin = 10 // the run has no genesis, or the account is new
 	ErrNotEnoughAccountKeys      Builtin = 11 // an account is missing
 	ErrInvalidSeeds              Builtin = 14 // the account is not at the address for its run, owner or grantee
-	ErrUnsupportedSysvar         Builtin = 17 // the chain has no clock or no hashes of slots
+	errUnsupportedSysvar         Builtin = 17 // the chain has no clock or no hashes of slots
 	ErrInvalidAccountOwner       Builtin = 23 // the program does not own the account
 	ErrImmutable                 Builtin = 25 // an account that must be writable is read-only
 	ErrIncorrectAuthority        Builtin = 26 // signed by a different key than the account's
@@ -57,7 +57,7 @@ var builtinNames = map[Builtin]string{
 	ErrUninitializedAccount:      "UninitializedAccount",
 	ErrNotEnoughAccountKeys:      "NotEnoughAccountKeys",
 	ErrInvalidSeeds:              "InvalidSeeds",
-	ErrUnsupportedSysvar:         "UnsupportedSysvar",
+	errUnsupportedSysvar:         "UnsupportedSysvar",
 	ErrInvalidAccountOwner:       "InvalidAccountOwner",
 	ErrImmutable:                 "Immutable",
 	ErrIncorrectAuthority:        "IncorrectAuthority",
@@ -72,14 +72,11 @@ var builtinTexts = map[Builtin]string{
 	ErrUninitializedAccount:      "the run has not begun",
 	ErrNotEnoughAccountKeys:      "an account is missing",
 	ErrInvalidSeeds:              "the account is not at the address of its run or its owner",
-	ErrUnsupportedSysvar:         "the chain has no clock or no hashes of slots",
+	errUnsupportedSysvar:         "the chain has no clock or no hashes of slots",
 	ErrInvalidAccountOwner:       "the account is not the program's",
 	ErrImmutable:                 "an account that must be writable is read-only",
 	ErrIncorrectAuthority:        "signed by a different key than the account's",
 }
-
-// Name returns the error's name in the chain's JSON-RPC interface.
-func (b Builtin) Name() string { return builtinNames[b] }
 
 // Error describes the reason.
 func (b Builtin) Error() string {

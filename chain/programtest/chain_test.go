@@ -11,6 +11,7 @@ import (
 
 	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/sbpf"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -45,7 +46,7 @@ type units map[string]uint64
 func (u units) note(instruction byte, before, after []byte, o operation, taken uint64) {
 	name := instructionNames[instruction]
 	switch {
-	case instruction == program.Tick:
+	case instruction == transaction.RunTick:
 		from, to := coordinator.RunState(before[12]), coordinator.RunState(after[12])
 		name = fmt.Sprintf("TICK %s to %s", from, to)
 		if bytes.Equal(before, after) {
@@ -53,16 +54,16 @@ func (u units) note(instruction byte, before, after []byte, o operation, taken u
 		} else if bytes.Equal(state(before), state(after)) {
 			name = "TICK that arms"
 		}
-	case instruction == program.Act && len(o.body) > 0 && int(o.body[0]) < len(actionNames):
+	case instruction == transaction.RunAct && len(o.body) > 0 && int(o.body[0]) < len(actionNames):
 		name += " " + actionNames[o.body[0]]
 	}
 	u[name] = max(u[name], taken)
 }
 
 var instructionNames = [...]string{
-	program.Init: "INIT", program.Write: "WRITE", program.Genesis: "GENESIS", program.Act: "ACT", program.Tick: "TICK",
-	program.Free: "FREE", program.Announce: "ANNOUNCE", program.Forget: "FORGET", program.Migrate: "MIGRATE",
-	program.Grant: "GRANT", program.Delegate: "DELEGATE",
+	transaction.RunInit: "INIT", transaction.RunWrite: "WRITE", transaction.RunGenesis: "GENESIS", transaction.RunAct: "ACT", transaction.RunTick: "TICK",
+	transaction.RunFree: "FREE", transaction.RunAnnounce: "ANNOUNCE", transaction.RunForget: "FORGET", transaction.RunMigrate: "MIGRATE",
+	transaction.RunGrant: "GRANT", transaction.RunDelegate: "DELEGATE",
 }
 
 // shortChainRun is the number of random operations that the interpreter executes. The native rules

@@ -10,9 +10,9 @@ import (
 
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/layout"
-	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/sbpf"
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -23,7 +23,7 @@ const unitsOfTransaction = 1_400_000
 // instruction.
 var programID = func() [32]byte {
 	id := clientID(-1)
-	id[0] = program.Tick
+	id[0] = transaction.RunTick
 	return id
 }()
 
@@ -84,10 +84,10 @@ func (d *deployed) invoke(o operation, signer *coordinator.ClientID, data []byte
 		actor = *signer
 		accounts = append(accounts, &runtime.Account{Key: actor, Lamports: 1, Signer: true})
 	}
-	if data[0] == program.Act && len(data) > 9 && data[9] == kindEquivocation {
+	if data[0] == transaction.RunAct && len(data) > 9 && data[9] == kindEquivocation {
 		accounts = append(accounts, d.proven(o, data))
 	}
-	if data[0] == program.Act && len(data) > 9 && data[9] == kindAdmit {
+	if data[0] == transaction.RunAct && len(data) > 9 && data[9] == kindAdmit {
 		accounts = append(accounts, d.granted(data[9:]))
 	}
 	before := d.run.Data // an account is replaced, not modified
@@ -206,7 +206,7 @@ func (d *deployed) stage(signer coordinator.ClientID, b []byte) ([]byte, error) 
 	if len(b) == 0 {
 		return named, nil
 	}
-	if err := d.invoke(operation{}, &signer, append([]byte{program.Write, 0, 0, 0, 0}, b...)); err != nil {
+	if err := d.invoke(operation{}, &signer, append([]byte{transaction.RunWrite, 0, 0, 0, 0}, b...)); err != nil {
 		return nil, err
 	}
 	if len(d.want.Stage) < len(b) {
@@ -241,7 +241,7 @@ func (d *deployed) genesis(o operation) (uint64, error) {
 	copy(body[32:], main[:])
 	d.run = &runtime.Account{Key: address, Owner: programID, Lamports: 1e9, Data: make([]byte, layout.AccountSize), Writable: true}
 	d.want = layout.Account{}
-	if err := d.invoke(o, &main, []byte{program.Init}); err != nil {
+	if err := d.invoke(o, &main, []byte{transaction.RunInit}); err != nil {
 		return 0, err
 	}
 	d.want.Main = main
@@ -249,13 +249,13 @@ func (d *deployed) genesis(o operation) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	result, err := resultOf(d.invoke(o, &main, append([]byte{program.Genesis}, named...)))
+	result, err := resultOf(d.invoke(o, &main, append([]byte{transaction.RunGenesis}, named...)))
 	if err != nil || result != 0 {
 		return result, err
 	}
 	d.want.Stage = nil
 	d.want.Head, d.want.Sequence = event.FirstHead(programID, address, main, [32]byte(named[4:])), 0
-	if err := d.changed(event.Event{Instruction: program.Genesis}, event.Cause{Actor: main, Data: named}); err != nil {
+	if err := d.changed(event.Event{Instruction: transaction.RunGenesis}, event.Cause{Actor: main, Data: named}); err != nil {
 		return 0, err
 	}
 	s := state(d.run.Data)
@@ -294,7 +294,7 @@ func (d *deployed) act(o operation) (uint64, error) {
 		action = d.ofThisRun(action)
 	}
 	before := state(d.run.Data)[12]
-	result, err := resultOf(d.invoke(o, &o.from, append(le.AppendUint64([]byte{program.Act}, o.nonce), action...)))
+	result, err := resultOf(d.invoke(o, &o.from, append(le.AppendUint64([]byte{transaction.RunAct}, o.nonce), action...)))
 	if err != nil || result != 0 {
 		return result, err
 	}
@@ -304,7 +304,7 @@ func (d *deployed) act(o operation) (uint64, error) {
 	if state(d.run.Data)[12] != before || action[0] == kindSetPaused {
 		d.want.Armed = 0
 	}
-	return 0, d.changed(event.Event{Instruction: program.Act}, event.Cause{Actor: o.from, Nonce: o.nonce, Data: action})
+	return 0, d.changed(event.Event{Instruction: transaction.RunAct}, event.Cause{Actor: o.from, Nonce: o.nonce, Data: action})
 }
 
 const (

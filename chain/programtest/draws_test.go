@@ -7,8 +7,11 @@ import (
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
+
+const maxSalt = 32 // bytes, of a TICK
 
 // tick sends a tick, with its draw if it needs one.
 func (d *deployed) tick(o operation) (uint64, error) {
@@ -16,12 +19,12 @@ func (d *deployed) tick(o operation) (uint64, error) {
 		return 0, err
 	}
 	d.want.Armed = 0
-	return 1, d.changed(event.Event{Instruction: program.Tick, Draw: d.drawn}, event.Cause{})
+	return 1, d.changed(event.Event{Instruction: transaction.RunTick, Draw: d.drawn}, event.Cause{})
 }
 
 func (d *deployed) sendTick(o operation) error {
-	salt := make([]byte, d.IntN(program.MaxSalt+1))
-	return d.invoke(o, nil, append([]byte{program.Tick}, salt...))
+	salt := make([]byte, d.IntN(maxSalt+1))
+	return d.invoke(o, nil, append([]byte{transaction.RunTick}, salt...))
 }
 
 // prepare sets the clock, which has a resolution of one second on the chain, and advances to a slot

@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -23,11 +24,11 @@ func grantAddress(grantor, grantee [32]byte) [32]byte {
 }
 
 func grantTo(grantee coordinator.ClientID) []byte {
-	return append([]byte{program.Grant}, grantee[:]...)
+	return append([]byte{transaction.RunGrant}, grantee[:]...)
 }
 
 func delegate(clears bool, added ...coordinator.ClientID) []byte {
-	data := []byte{program.Delegate, 0}
+	data := []byte{transaction.RunDelegate, 0}
 	if clears {
 		data[1] = 1
 	}
@@ -85,7 +86,7 @@ func (s *scene) mayJoin(key string) bool {
 // transaction ends.
 func (s *scene) free() {
 	s.t.Helper()
-	s.must([]byte{program.Free}, "grant", "main", "spill")
+	s.must([]byte{transaction.RunFree}, "grant", "main", "spill")
 	a := s.account("grant")
 	a.Owner, a.Data = [32]byte{}, nil
 }
@@ -140,9 +141,9 @@ func TestRefusalsOfGrants(t *testing.T) {
 	on, to := []string{"grant", "main"}, grantTo(clientID(1))
 	created := func(s *scene) { s.must(to, on...) }
 	sized := func(n int) func(*scene) { return func(s *scene) { s.resize("grant", n) } }
-	free := []byte{program.Free}
+	free := []byte{transaction.RunFree}
 	testRefusals(t, []refusal{
-		{"to nobody", program.ErrInvalidInstructionData, nil, []byte{program.Grant}, on},
+		{"to nobody", program.ErrInvalidInstructionData, nil, []byte{transaction.RunGrant}, on},
 		{"to a cut key", program.ErrInvalidInstructionData, nil, to[:32], on},
 		{"with more", program.ErrInvalidInstructionData, nil, append(slices.Clone(to), 0), on},
 		{"to another key", program.ErrInvalidSeeds, nil, grantTo(clientID(2)), on},
@@ -164,19 +165,19 @@ func TestRefusalsOfGrants(t *testing.T) {
 		{"delegates of a run", program.ErrInvalidAccountData, nil, delegate(true), []string{"run", "main"}},
 		{"delegates in a cut grant", program.ErrInvalidAccountData, func(s *scene) { created(s); sized(79)(s) }, delegate(true), []string{"grant", "member"}},
 		{"delegates in a newer grant", program.ErrOtherVersion, func(s *scene) { created(s); s.poke("grant", 8, 2) }, delegate(true), []string{"grant", "member"}},
-		{"delegates without a flag", program.ErrInvalidInstructionData, created, []byte{program.Delegate}, []string{"grant", "member"}},
-		{"delegates with another flag", program.ErrInvalidInstructionData, created, []byte{program.Delegate, 2}, []string{"grant", "member"}},
+		{"delegates without a flag", program.ErrInvalidInstructionData, created, []byte{transaction.RunDelegate}, []string{"grant", "member"}},
+		{"delegates with another flag", program.ErrInvalidInstructionData, created, []byte{transaction.RunDelegate, 2}, []string{"grant", "member"}},
 		{"a cut delegate", program.ErrInvalidInstructionData, created, delegate(false, clientID(3))[:33], []string{"grant", "member"}},
 		{"too many delegates", coordinator.ErrFull, created, delegate(false, keys(10, grantRoom+1)...), []string{"grant", "member"}},
 
 		{"freed by the grantee", program.ErrIncorrectAuthority, created, free, []string{"grant", "member", "spill"}},
 		{"freed by another", program.ErrIncorrectAuthority, created, free, []string{"grant", "other", "spill"}},
 		{"freed before its creation", program.ErrUninitializedAccount, nil, free, []string{"grant", "main", "spill"}},
-		{"migrated", coordinator.ErrWrongState, created, []byte{program.Migrate, 2, 0, 0, 0}, on},
+		{"migrated", coordinator.ErrWrongState, created, []byte{transaction.RunMigrate, 2, 0, 0, 0}, on},
 		{"written", program.ErrInvalidAccountData, created, write(0, []byte{1}), on},
-		{"initialized as a run", program.ErrInvalidAccountData, created, []byte{program.Init}, on},
+		{"initialized as a run", program.ErrInvalidAccountData, created, []byte{transaction.RunInit}, on},
 		{"announced", program.ErrInvalidAccountData, func(s *scene) { created(s); sized(layout.PeerSize)(s) }, announcement("a"), []string{"grant", "member", "run"}},
-		{"forgotten", program.ErrInvalidAccountData, created, []byte{program.Forget}, []string{"grant", "member", "spill"}},
+		{"forgotten", program.ErrInvalidAccountData, created, []byte{transaction.RunForget}, []string{"grant", "member", "spill"}},
 		{"used as a run", program.ErrInvalidAccountData, created, act(1, coordinator.Join{}), []string{"grant", "member"}},
 	})
 }
@@ -210,7 +211,10 @@ func TestForgedGrants(t *testing.T) {
 		{"a run", program.ErrGrant, nil, func(s *scene) []byte { return s.admit(9, "other", "fresh", true) }, []string{"run", "other", "fresh"}},
 		{"an account of zeros", program.ErrGrant, nil, func(s *scene) []byte { return s.admit(9, "other", "empty", true) }, []string{"run", "other", "empty"}},
 		{"a peer with the same bytes", program.ErrGrant, func(s *scene) { s.poke("grant", 0, []byte(layout.PeerMagic)...) }, asks, other},
-		{"a freed grant that is funded again", program.ErrGrant, func(s *scene) { s.must([]byte{program.Free}, "grant", "main", "main"); s.account("grant").Lamports = 1 }, asks, other},
+		{"a freed grant that is funded again", program.ErrGrant, func(s *scene) {
+			s.must([]byte{transaction.RunFree}, "grant", "main", "main")
+			s.account("grant").Lamports = 1
+		}, asks, other},
 		{"a newer version", program.ErrGrant, func(s *scene) { s.poke("grant", 8, 2) }, asks, other},
 		{"no data", program.ErrGrant, func(s *scene) { s.resize("grant", 0) }, asks, other},
 		{"cut in the head", program.ErrGrant, func(s *scene) { s.resize("grant", 79) }, asks, other},

@@ -174,7 +174,7 @@ func TestLiteSVM(t *testing.T) {
 	costs(t, 256)
 	provenByTheChain(t)
 	for _, test := range []func(*testing.T){
-		TestLife, TestRefusalsOfInit, TestRefusalsOfWrite, TestRefusalsOfGenesis, TestRefusalsOfActAndTick, TestRefusalsOfFreeAndMigrate,
+		TestRunFromCreationToRefund, TestRefusalsOfInit, TestRefusalsOfWrite, TestRefusalsOfGenesis, TestRefusalsOfActAndTick, TestRefusalsOfFreeAndMigrate,
 		TestRefusalsOfPeers, TestGrant, TestRefusalsOfGrants, TestForgedGrants, TestRevokedDuringJoin, TestFullOfAdmissions,
 		TestRevived, TestDraws, TestNoInstruction, TestAccountsOfRuns, TestAccountsOfInstructions,
 	} {

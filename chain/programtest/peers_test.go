@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -15,7 +16,7 @@ func TestRefusalsOfPeers(t *testing.T) {
 	on := []string{"peer", "member", "run"}
 	long := strings.Repeat("a", layout.MaxAddrLength)
 	announced := func(s *scene) { s.must(announcement("a"), on...) }
-	raw := func(b ...byte) []byte { return append([]byte{program.Announce}, b...) }
+	raw := func(b ...byte) []byte { return append([]byte{transaction.RunAnnounce}, b...) }
 	testRefusals(t, []refusal{
 		{"nothing", program.ErrInvalidInstructionData, nil, raw(), on},
 		{"nine", program.ErrInvalidInstructionData, nil, announcement("a", "b", "c", "d", "e", "f", "g", "h", "i"), on},
@@ -39,18 +40,18 @@ func TestRefusalsOfPeers(t *testing.T) {
 		{"too small", program.ErrInvalidAccountData, func(s *scene) { s.resize("peer", layout.PeerSize-1) }, announcement("a"), on},
 		{"too large", program.ErrInvalidAccountData, func(s *scene) { s.resize("peer", layout.PeerSize+1) }, announcement("a"), on},
 		{"newer", program.ErrOtherVersion, func(s *scene) { announced(s); s.poke("peer", 8, 2) }, announcement("a"), on},
-		{"forgets nothing", program.ErrUninitializedAccount, nil, []byte{program.Forget}, []string{"peer", "member", "spill"}},
-		{"forgets another's", program.ErrIncorrectAuthority, announced, []byte{program.Forget}, []string{"peer", "other", "spill"}},
-		{"forgets with data", program.ErrInvalidInstructionData, announced, []byte{program.Forget, 1}, []string{"peer", "member", "spill"}},
-		{"forgets a run", program.ErrInvalidAccountData, nil, []byte{program.Forget}, []string{"run", "main", "spill"}},
-		{"forgets what is tiny", program.ErrInvalidAccountData, func(s *scene) { s.resize("peer", 79) }, []byte{program.Forget}, []string{"peer", "member", "spill"}},
+		{"forgets nothing", program.ErrUninitializedAccount, nil, []byte{transaction.RunForget}, []string{"peer", "member", "spill"}},
+		{"forgets another's", program.ErrIncorrectAuthority, announced, []byte{transaction.RunForget}, []string{"peer", "other", "spill"}},
+		{"forgets with data", program.ErrInvalidInstructionData, announced, []byte{transaction.RunForget, 1}, []string{"peer", "member", "spill"}},
+		{"forgets a run", program.ErrInvalidAccountData, nil, []byte{transaction.RunForget}, []string{"run", "main", "spill"}},
+		{"forgets what is tiny", program.ErrInvalidAccountData, func(s *scene) { s.resize("peer", 79) }, []byte{transaction.RunForget}, []string{"peer", "member", "spill"}},
 	})
 	s := newScene(t, loadProgram(t))
 	s.must(announcement(long, long, long, long), on...)
 	s.must(announcement("a", "b", "c", "d", "e", "f", "g", "!~"), on...)
 	s.poke("peer", 8, 2)
 	s.resize("peer", 80) // the account has a different version; its owner gets the rent back
-	s.must([]byte{program.Forget}, "peer", "member", "member")
+	s.must([]byte{transaction.RunForget}, "peer", "member", "member")
 }
 
 // TestRevived funds accounts again in the transaction that freed them. Only their owners can use
@@ -58,8 +59,8 @@ func TestRefusalsOfPeers(t *testing.T) {
 func TestRevived(t *testing.T) {
 	s := newScene(t, loadProgram(t))
 	s.must(announcement("a"), "peer", "member", "run")
-	s.must([]byte{program.Free}, "fresh", "main", "main")
-	s.must([]byte{program.Forget}, "peer", "member", "member")
+	s.must([]byte{transaction.RunFree}, "fresh", "main", "main")
+	s.must([]byte{transaction.RunForget}, "peer", "member", "member")
 	s.account("fresh").Lamports, s.account("peer").Lamports = 100, 100
 	for name, owner := range map[string]int{"fresh": 16, "peer": 48} {
 		left := bytes.Clone(s.account(name).Data)
@@ -74,13 +75,13 @@ func TestRevived(t *testing.T) {
 			accounts := append([]string{revived}, x.accounts[1:]...)
 			want := error(program.ErrInvalidAccountData)
 			switch {
-			case x.data[0] == program.Init && revived == "fresh", x.data[0] == program.Grant && revived == "peer":
+			case x.data[0] == transaction.RunInit && revived == "fresh", x.data[0] == transaction.RunGrant && revived == "peer":
 				want = program.ErrAccountAlreadyInitialized
-			case x.data[0] == program.Migrate && revived == "fresh":
+			case x.data[0] == transaction.RunMigrate && revived == "fresh":
 				want = coordinator.ErrWrongState
-			case x.data[0] == program.Migrate, x.data[0] == program.Free && revived == "peer", x.data[0] == program.Forget && revived == "fresh":
+			case x.data[0] == transaction.RunMigrate, x.data[0] == transaction.RunFree && revived == "peer", x.data[0] == transaction.RunForget && revived == "fresh":
 				want = program.ErrIncorrectAuthority
-			case x.data[0] == program.Free || x.data[0] == program.Forget:
+			case x.data[0] == transaction.RunFree || x.data[0] == transaction.RunForget:
 				continue
 			}
 			t.Run(instructionNames[x.data[0]]+" "+revived, func(t *testing.T) {
@@ -90,11 +91,11 @@ func TestRevived(t *testing.T) {
 		}
 	}
 	s.t = t
-	s.refused(program.ErrIncorrectAuthority, []byte{program.Free}, "fresh", "other", "spill")
-	s.refused(program.ErrIncorrectAuthority, []byte{program.Forget}, "peer", "other", "spill")
+	s.refused(program.ErrIncorrectAuthority, []byte{transaction.RunFree}, "fresh", "other", "spill")
+	s.refused(program.ErrIncorrectAuthority, []byte{transaction.RunForget}, "peer", "other", "spill")
 	before := s.account("spill").Lamports
-	s.must([]byte{program.Free}, "fresh", "main", "spill")
-	s.must([]byte{program.Forget}, "peer", "member", "spill")
+	s.must([]byte{transaction.RunFree}, "fresh", "main", "spill")
+	s.must([]byte{transaction.RunForget}, "peer", "member", "spill")
 	if got := s.account("spill").Lamports - before; got != 200 {
 		t.Errorf("%d lamports come back, want 200", got)
 	}
@@ -108,7 +109,7 @@ func TestFreeOfAnotherVersion(t *testing.T) {
 		s.poke("run", 8, 2)
 		s.poke("run", 12, byte(coordinator.Finished), 1)
 		s.resize("run", size)
-		s.must([]byte{program.Free}, "run", "main", "main")
+		s.must([]byte{transaction.RunFree}, "run", "main", "main")
 		if data := s.account("run").Data; !bytes.Equal(data[48:], make([]byte, size-48)) || s.account("run").Lamports != 0 {
 			t.Errorf("an account of %d bytes keeps data or lamports", size)
 		}
@@ -120,9 +121,9 @@ func TestDraws(t *testing.T) {
 	arm := func() *scene { // a run that a tick would pause
 		s := newScene(t, loadProgram(t))
 		s.must(act(1, coordinator.SetPaused{}), "run", "main")
-		s.must([]byte{program.Tick}, "run")
+		s.must([]byte{transaction.RunTick}, "run")
 		s.must(act(2, coordinator.SetPaused{Paused: true}), "run", "main")
-		s.must([]byte{program.Tick}, "run")
+		s.must([]byte{transaction.RunTick}, "run")
 		if x := s.read("run"); x.Armed != 1000 || x.State.RunState != coordinator.WaitingForMembers || x.Sequence != 4 {
 			t.Fatalf("the first tick: %+v", x.Summary)
 		}
@@ -137,7 +138,7 @@ func TestDraws(t *testing.T) {
 	} {
 		s := arm()
 		pass(&s.sysvars, test.slots, func() bool { return false })
-		result := s.must([]byte{program.Tick}, "run")
+		result := s.must([]byte{transaction.RunTick}, "run")
 		x := s.read("run")
 		if passed := x.State.RunState == coordinator.Paused; passed != test.passes || passed != (len(result.Data) > 0) || x.Armed != test.armed {
 			t.Errorf("a tick %d slots later: %+v", test.slots, x.Summary)

@@ -115,7 +115,7 @@ func TestProofs(t *testing.T) {
 	good := func() shown {
 		pair := transaction.Placed(append([]transaction.Instruction{{}}, transaction.Program(programID).ActProven(run, member, 9, data[9:])...))
 		return shown{[]runtime.Instruction{
-			{Program: programID, Accounts: []*runtime.Account{s.account("run")}, Data: []byte{program.Tick}},
+			{Program: programID, Accounts: []*runtime.Account{s.account("run")}, Data: []byte{transaction.RunTick}},
 			{Program: pair[1].Program, Data: pair[1].Data},
 			{Program: programID, Accounts: []*runtime.Account{s.account("run"), s.account("member")}, Data: slices.Clone(data)},
 		}, 2, runtime.InstructionsAddress}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -16,15 +17,15 @@ var instructions = []struct {
 	data     []byte
 	accounts []string
 }{
-	{[]byte{program.Init}, []string{"empty", "main"}},
+	{[]byte{transaction.RunInit}, []string{"empty", "main"}},
 	{write(0, []byte{1}), []string{"run", "main"}},
-	{append([]byte{program.Genesis}, named(nil)...), []string{"fresh", "main"}},
+	{append([]byte{transaction.RunGenesis}, named(nil)...), []string{"fresh", "main"}},
 	{act(9, coordinator.Join{}), []string{"run", "member"}},
-	{[]byte{program.Tick}, []string{"run"}},
-	{[]byte{program.Free}, []string{"fresh", "main", "spill"}},
+	{[]byte{transaction.RunTick}, []string{"run"}},
+	{[]byte{transaction.RunFree}, []string{"fresh", "main", "spill"}},
 	{announcement("a"), []string{"peer", "member", "run"}},
-	{[]byte{program.Forget}, []string{"peer", "member", "spill"}},
-	{[]byte{program.Migrate, 2, 0, 0, 0}, []string{"run", "main"}},
+	{[]byte{transaction.RunForget}, []string{"peer", "member", "spill"}},
+	{[]byte{transaction.RunMigrate, 2, 0, 0, 0}, []string{"run", "main"}},
 	{grantTo(clientID(1)), []string{"grant", "main"}},
 	{delegate(false, clientID(2)), []string{"grant", "member"}},
 	{act(9, coordinator.Admit{}), []string{"run", "member", "grant"}},
@@ -90,7 +91,7 @@ func TestAccountsOfRuns(t *testing.T) {
 			"a newer, larger":    {program.ErrOtherVersion, func(s *scene) { s.poke("run", 8, 2); s.resize("run", layout.AccountSize+8) }},
 			"of another state's": {program.ErrOtherVersion, func(s *scene) { s.poke("run", layout.StateOffset+8, layout.Version+1) }},
 		} {
-			if name == "of another state's" && (x.data[0] == program.Write || x.data[0] == program.Genesis) {
+			if name == "of another state's" && (x.data[0] == transaction.RunWrite || x.data[0] == transaction.RunGenesis) {
 				continue // these do not read the state
 			}
 			t.Run(instructionNames[x.data[0]]+" "+name, func(t *testing.T) {
@@ -137,16 +138,16 @@ func TestNoInstruction(t *testing.T) {
 func TestRefusalsOfInit(t *testing.T) {
 	on := []string{"empty", "main"}
 	testRefusals(t, []refusal{
-		{"with data", program.ErrInvalidInstructionData, nil, []byte{program.Init, 0}, on},
-		{"too small", program.ErrInvalidAccountData, func(s *scene) { s.resize("empty", layout.AccountSize-1) }, []byte{program.Init}, on},
-		{"too large", program.ErrInvalidAccountData, func(s *scene) { s.resize("empty", layout.AccountSize+8) }, []byte{program.Init}, on},
-		{"twice", program.ErrAccountAlreadyInitialized, nil, []byte{program.Init}, []string{"fresh", "main"}},
-		{"a run", program.ErrAccountAlreadyInitialized, nil, []byte{program.Init}, []string{"run", "main"}},
-		{"the same everywhere", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 0, bytes.Repeat([]byte{1}, layout.AccountSize)...) }, []byte{program.Init}, on},
-		{"first byte", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 0, 1) }, []byte{program.Init}, on},
-		{"a byte of state", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 100_000, 1) }, []byte{program.Init}, on},
-		{"last byte", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", layout.AccountSize-1, 1) }, []byte{program.Init}, on},
-		{"freed", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 0, []byte(layout.FreedMagic)...) }, []byte{program.Init}, on},
+		{"with data", program.ErrInvalidInstructionData, nil, []byte{transaction.RunInit, 0}, on},
+		{"too small", program.ErrInvalidAccountData, func(s *scene) { s.resize("empty", layout.AccountSize-1) }, []byte{transaction.RunInit}, on},
+		{"too large", program.ErrInvalidAccountData, func(s *scene) { s.resize("empty", layout.AccountSize+8) }, []byte{transaction.RunInit}, on},
+		{"twice", program.ErrAccountAlreadyInitialized, nil, []byte{transaction.RunInit}, []string{"fresh", "main"}},
+		{"a run", program.ErrAccountAlreadyInitialized, nil, []byte{transaction.RunInit}, []string{"run", "main"}},
+		{"the same everywhere", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 0, bytes.Repeat([]byte{1}, layout.AccountSize)...) }, []byte{transaction.RunInit}, on},
+		{"first byte", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 0, 1) }, []byte{transaction.RunInit}, on},
+		{"a byte of state", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 100_000, 1) }, []byte{transaction.RunInit}, on},
+		{"last byte", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", layout.AccountSize-1, 1) }, []byte{transaction.RunInit}, on},
+		{"freed", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 0, []byte(layout.FreedMagic)...) }, []byte{transaction.RunInit}, on},
 	})
 }
 
@@ -154,7 +155,7 @@ func TestRefusalsOfWrite(t *testing.T) {
 	on, size := []string{"run", "main"}, uint32(layout.StageSize)
 	testRefusals(t, []refusal{
 		{"by another", program.ErrIncorrectAuthority, nil, write(0, []byte{1}), []string{"run", "other"}},
-		{"without offset", program.ErrInvalidInstructionData, nil, []byte{program.Write, 0, 0, 0}, on},
+		{"without offset", program.ErrInvalidInstructionData, nil, []byte{transaction.RunWrite, 0, 0, 0}, on},
 		{"without bytes", program.ErrInvalidInstructionData, nil, write(0, nil), on},
 		{"beyond the end", program.ErrInvalidInstructionData, nil, write(size-1, []byte{1, 2}), on},
 		{"at the end", program.ErrInvalidInstructionData, nil, write(size, []byte{1}), on},
@@ -172,7 +173,7 @@ func TestRefusalsOfWrite(t *testing.T) {
 
 // staging returns a scene with a staged genesis in the account "fresh".
 func staging(change func(*scene, *coordinator.Genesis)) (func(*scene), []byte) {
-	data := []byte{program.Genesis}
+	data := []byte{transaction.RunGenesis}
 	model := newSceneGenesis(change)
 	return func(s *scene) { s.must(write(0, model(s)), "fresh", "main") }, append(data, named(model(nil))...)
 }
@@ -203,11 +204,11 @@ func TestRefusalsOfGenesis(t *testing.T) {
 		{"twice", program.ErrAccountAlreadyInitialized, nil, data, []string{"run", "main"}},
 		{"nothing staged", program.ErrInvalidInstructionData, nil, data, on},
 		{"another hash", program.ErrInvalidInstructionData, good, wrongHash, on},
-		{"longer than staged", program.ErrInvalidInstructionData, good, append([]byte{program.Genesis, 255, 255, 255, 255}, data[5:]...), on},
+		{"longer than staged", program.ErrInvalidInstructionData, good, append([]byte{transaction.RunGenesis, 255, 255, 255, 255}, data[5:]...), on},
 		{"short", program.ErrInvalidInstructionData, good, data[:len(data)-1], on},
 		{"long", program.ErrInvalidInstructionData, good, append(slices.Clone(data), 0), on},
-		{"no genesis", coordinator.ErrMalformed, func(s *scene) { s.must(write(0, []byte{1}), on...) }, append([]byte{program.Genesis}, named([]byte{1})...), on},
-		{"nothing", coordinator.ErrMalformed, nil, append([]byte{program.Genesis}, named(nil)...), on},
+		{"no genesis", coordinator.ErrMalformed, func(s *scene) { s.must(write(0, []byte{1}), on...) }, append([]byte{transaction.RunGenesis}, named([]byte{1})...), on},
+		{"nothing", coordinator.ErrMalformed, nil, append([]byte{transaction.RunGenesis}, named(nil)...), on},
 		{"another host", coordinator.ErrInvalidConfig, otherHost, otherHostData, on},
 		{"another main authority", coordinator.ErrInvalidConfig, otherMain, otherMainData, on},
 		{"the host as main authority", coordinator.ErrInvalidConfig, hostMain, hostMainData, on},
@@ -222,28 +223,28 @@ func TestRefusalsOfGenesis(t *testing.T) {
 
 func TestRefusalsOfActAndTick(t *testing.T) {
 	update := encode(coordinator.UpdateConfig{Config: crowdConfig, Model: crowdModel})
-	staged := append(append(le.AppendUint64([]byte{program.Act}, 1), update[0]), named(update[1:])...)
+	staged := append(append(le.AppendUint64([]byte{transaction.RunAct}, 1), update[0]), named(update[1:])...)
 	stage := func(s *scene) { s.must(write(0, update[1:]), "run", "main") }
 	on := []string{"run", "main"}
 	testRefusals(t, []refusal{
 		{"before genesis", program.ErrUninitializedAccount, nil, act(1, coordinator.Join{}), []string{"fresh", "member"}},
-		{"without nonce", program.ErrInvalidInstructionData, nil, []byte{program.Act, 1, 2, 3, 4, 5, 6, 7}, on},
-		{"without action", coordinator.ErrMalformed, nil, []byte{program.Act, 1, 2, 3, 4, 5, 6, 7, 8}, on},
-		{"kind 15", coordinator.ErrMalformed, nil, append(le.AppendUint64([]byte{program.Act}, 1), 15), on},
+		{"without nonce", program.ErrInvalidInstructionData, nil, []byte{transaction.RunAct, 1, 2, 3, 4, 5, 6, 7}, on},
+		{"without action", coordinator.ErrMalformed, nil, []byte{transaction.RunAct, 1, 2, 3, 4, 5, 6, 7, 8}, on},
+		{"kind 15", coordinator.ErrMalformed, nil, append(le.AppendUint64([]byte{transaction.RunAct}, 1), 15), on},
 		{"nonce 0", coordinator.ErrStaleNonce, nil, act(0, coordinator.SetPaused{}), on},
 		{"by another", coordinator.ErrNotAuthorised, nil, act(1, coordinator.SetPaused{}), []string{"run", "other"}},
 		{"not now", coordinator.ErrHalted, nil, act(1, coordinator.Ready{}), []string{"run", "member"}},
 		{"update of nothing", program.ErrInvalidInstructionData, nil, staged, on},
 		{"update by another", coordinator.ErrNotAuthorised, stage, staged, []string{"run", "other"}},
-		{"update in full", program.ErrInvalidInstructionData, stage, append(le.AppendUint64([]byte{program.Act}, 1), update...), on},
+		{"update in full", program.ErrInvalidInstructionData, stage, append(le.AppendUint64([]byte{transaction.RunAct}, 1), update...), on},
 		{"update without hash", program.ErrInvalidInstructionData, stage, staged[:10], on},
-		{"update of no bytes", coordinator.ErrMalformed, nil, append(le.AppendUint64([]byte{program.Act}, 1), append([]byte{8}, named(nil)...)...), on},
-		{"tick before genesis", program.ErrUninitializedAccount, nil, []byte{program.Tick}, []string{"fresh"}},
-		{"tick with much salt", program.ErrInvalidInstructionData, nil, append([]byte{program.Tick}, make([]byte, program.MaxSalt+1)...), []string{"run"}},
+		{"update of no bytes", coordinator.ErrMalformed, nil, append(le.AppendUint64([]byte{transaction.RunAct}, 1), append([]byte{8}, named(nil)...)...), on},
+		{"tick before genesis", program.ErrUninitializedAccount, nil, []byte{transaction.RunTick}, []string{"fresh"}},
+		{"tick with much salt", program.ErrInvalidInstructionData, nil, append([]byte{transaction.RunTick}, make([]byte, maxSalt+1)...), []string{"run"}},
 	})
 	s := newScene(t, loadProgram(t))
 	before := bytes.Clone(s.account("run").Data)
-	if result := s.must(append([]byte{program.Tick}, make([]byte, program.MaxSalt)...), "run"); len(result.Data) > 0 || !bytes.Equal(before, s.account("run").Data) {
+	if result := s.must(append([]byte{transaction.RunTick}, make([]byte, maxSalt)...), "run"); len(result.Data) > 0 || !bytes.Equal(before, s.account("run").Data) {
 		t.Error("a tick of a run in which nothing is due changes it")
 	}
 }
@@ -254,16 +255,16 @@ func TestRefusalsOfFreeAndMigrate(t *testing.T) {
 		return func(s *scene) { s.poke("run", 12, byte(coordinator.Finished), closed) }
 	}
 	newer := func(s *scene) { s.poke("run", 8, 2); s.resize("run", 500); finish(0)(s) }
-	migrate := []byte{program.Migrate, 2, 0, 0, 0}
+	migrate := []byte{transaction.RunMigrate, 2, 0, 0, 0}
 	testRefusals(t, []refusal{
-		{"paused", coordinator.ErrWrongState, nil, []byte{program.Free}, on},
-		{"finished and not closed", coordinator.ErrWrongState, finish(0), []byte{program.Free}, on},
-		{"a newer version, not closed", coordinator.ErrWrongState, newer, []byte{program.Free}, on},
-		{"by another", program.ErrIncorrectAuthority, finish(1), []byte{program.Free}, []string{"run", "other", "spill"}},
-		{"with data", program.ErrInvalidInstructionData, finish(1), []byte{program.Free, 0}, on},
-		{"new", program.ErrUninitializedAccount, nil, []byte{program.Free}, []string{"empty", "main", "spill"}},
-		{"tiny", program.ErrInvalidAccountData, func(s *scene) { s.resize("run", 47) }, []byte{program.Free}, on},
-		{"a peer", program.ErrInvalidAccountData, func(s *scene) { s.must(announcement("a"), "peer", "member", "run") }, []byte{program.Free}, []string{"peer", "member", "spill"}},
+		{"paused", coordinator.ErrWrongState, nil, []byte{transaction.RunFree}, on},
+		{"finished and not closed", coordinator.ErrWrongState, finish(0), []byte{transaction.RunFree}, on},
+		{"a newer version, not closed", coordinator.ErrWrongState, newer, []byte{transaction.RunFree}, on},
+		{"by another", program.ErrIncorrectAuthority, finish(1), []byte{transaction.RunFree}, []string{"run", "other", "spill"}},
+		{"with data", program.ErrInvalidInstructionData, finish(1), []byte{transaction.RunFree, 0}, on},
+		{"new", program.ErrUninitializedAccount, nil, []byte{transaction.RunFree}, []string{"empty", "main", "spill"}},
+		{"tiny", program.ErrInvalidAccountData, func(s *scene) { s.resize("run", 47) }, []byte{transaction.RunFree}, on},
+		{"a peer", program.ErrInvalidAccountData, func(s *scene) { s.must(announcement("a"), "peer", "member", "run") }, []byte{transaction.RunFree}, []string{"peer", "member", "spill"}},
 		{"no migration", program.ErrNoMigration, nil, migrate, on[:2]},
 		{"migration of a newer one", program.ErrNoMigration, func(s *scene) { s.poke("run", 8, 2); s.resize("run", 500) }, migrate, on[:2]},
 		{"migration without genesis", coordinator.ErrWrongState, nil, migrate, []string{"fresh", "main"}},

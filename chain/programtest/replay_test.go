@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/replay"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -111,7 +111,7 @@ func TestReplayFindsChanges(t *testing.T) {
 				t.Fatalf("entry %d with bit %d of its event changed: %v", i, bit, err)
 			}
 		}
-		if e.data[0] != program.Act {
+		if e.data[0] != transaction.RunAct {
 			continue
 		}
 		if err := follow(slices.Replace(slices.Clone(entries), i, i+1, entry{coordinator.ClientID{1}, e.data, e.logged})); !errors.Is(err, replay.ErrDiffers) {

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/sbpf"
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -52,8 +53,8 @@ func newSceneOf(t testing.TB, elf *sbpf.Program, permissioned bool) *scene {
 	peer := addressWithSeed(member, hex.EncodeToString(digest[:])[:32])
 	s.accounts["peer"] = &runtime.Account{Key: peer, Owner: programID, Lamports: 3_000_000, Data: make([]byte, layout.PeerSize), Writable: true}
 	s.accounts["grant"] = &runtime.Account{Key: grantAddress(main, member), Owner: programID, Lamports: 2_000_000, Data: make([]byte, layout.GrantSize(grantRoom)), Writable: true}
-	s.must([]byte{program.Init}, "run", "main")
-	s.must([]byte{program.Init}, "fresh", "main")
+	s.must([]byte{transaction.RunInit}, "run", "main")
+	s.must([]byte{transaction.RunInit}, "fresh", "main")
 	s.begin()
 	return s
 }
@@ -79,10 +80,10 @@ func (s *scene) genesis() coordinator.Genesis {
 func (s *scene) begin() {
 	s.t.Helper()
 	b := layout.AppendGenesis(nil, s.genesis())
-	for at := 0; at < len(b); at += program.MaxPart {
-		s.must(append(le.AppendUint32([]byte{program.Write}, uint32(at)), b[at:min(at+program.MaxPart, len(b))]...), "run", "main")
+	for at := 0; at < len(b); at += transaction.MaxRunWrite {
+		s.must(append(le.AppendUint32([]byte{transaction.RunWrite}, uint32(at)), b[at:min(at+transaction.MaxRunWrite, len(b))]...), "run", "main")
 	}
-	s.must(append([]byte{program.Genesis}, named(b)...), "run", "main")
+	s.must(append([]byte{transaction.RunGenesis}, named(b)...), "run", "main")
 }
 
 // named returns the reference to staged bytes in an instruction.
@@ -92,11 +93,11 @@ func named(b []byte) []byte {
 }
 
 func write(at uint32, b []byte) []byte {
-	return append(le.AppendUint32([]byte{program.Write}, at), b...)
+	return append(le.AppendUint32([]byte{transaction.RunWrite}, at), b...)
 }
 
 func act(nonce uint64, a coordinator.Action) []byte {
-	return append(le.AppendUint64([]byte{program.Act}, nonce), encode(a)...)
+	return append(le.AppendUint64([]byte{transaction.RunAct}, nonce), encode(a)...)
 }
 
 // invoke executes an instruction. A refused instruction must not change or log anything.
@@ -182,10 +183,12 @@ func (s *scene) resize(name string, n int) {
 	a.Data = append(bytes.Clone(a.Data[:min(n, len(a.Data))]), make([]byte, max(0, n-len(a.Data)))...)
 }
 
-func announcement(addrs ...string) []byte { return layout.AppendAddrs([]byte{program.Announce}, addrs) }
+func announcement(addrs ...string) []byte {
+	return layout.AppendAddrs([]byte{transaction.RunAnnounce}, addrs)
+}
 
-// TestLife plays a run from the creation of its account to the return of its rent.
-func TestLife(t *testing.T) {
+// TestRunFromCreationToRefund plays a run from the creation of its account to the return of its rent.
+func TestRunFromCreationToRefund(t *testing.T) {
 	s := newScene(t, loadProgram(t))
 	if x := s.read("run"); x.Sequence != 1 || x.State.RunState != coordinator.Paused || x.State.Host != s.account("run").Key || len(x.Stage) > 0 {
 		t.Errorf("begins as %+v", x.Summary)
@@ -195,9 +198,9 @@ func TestLife(t *testing.T) {
 	}
 	update := encode(coordinator.UpdateConfig{Config: crowdConfig, Model: crowdModel})
 	s.must(write(0, update[1:]), "run", "main")
-	s.must(append(append(le.AppendUint64([]byte{program.Act}, 1), update[0]), named(update[1:])...), "run", "main")
+	s.must(append(append(le.AppendUint64([]byte{transaction.RunAct}, 1), update[0]), named(update[1:])...), "run", "main")
 	s.must(act(2, coordinator.SetPaused{}), "run", "main")
-	s.must([]byte{program.Tick, 1, 2, 3}, "run")
+	s.must([]byte{transaction.RunTick, 1, 2, 3}, "run")
 	s.must(act(1, coordinator.Join{}), "run", "member")
 	s.must(announcement("/ip4/127.0.0.1/tcp/1", strings.Repeat("~", layout.MaxAddrLength)), "peer", "member", "run")
 	peer, err := layout.ReadPeer(s.account("peer").Data)
@@ -210,19 +213,19 @@ func TestLife(t *testing.T) {
 	}
 	s.must(act(3, coordinator.SetPaused{Paused: true}), "run", "main")
 	for range 3 { // starts the wait for the draw, and succeeds three slots later
-		s.must([]byte{program.Tick}, "run")
+		s.must([]byte{transaction.RunTick}, "run")
 		pass(&s.sysvars, 3, func() bool { return false })
 	}
 	s.must(act(4, coordinator.Close{}), "run", "main")
-	s.refused(coordinator.ErrWrongState, []byte{program.Free}, "run", "main", "spill")
-	s.must([]byte{program.Tick}, "run")
+	s.refused(coordinator.ErrWrongState, []byte{transaction.RunFree}, "run", "main", "spill")
+	s.must([]byte{transaction.RunTick}, "run")
 	x := s.read("run")
 	if x.State.RunState != coordinator.Finished || !x.Closed || x.Sequence != 9 {
 		t.Fatalf("ends as %+v", x.Summary)
 	}
 	before := s.account("spill").Lamports
-	s.must([]byte{program.Free}, "run", "main", "spill")
-	s.must([]byte{program.Forget}, "peer", "member", "spill")
+	s.must([]byte{transaction.RunFree}, "run", "main", "spill")
+	s.must([]byte{transaction.RunForget}, "peer", "member", "spill")
 	if got := s.account("spill").Lamports - before; got != 8_000_000 || s.account("run").Lamports+s.account("peer").Lamports != 0 {
 		t.Errorf("%d lamports come back, want 8000000", got)
 	}

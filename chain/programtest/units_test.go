@@ -8,7 +8,6 @@ import (
 
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/chain/layout"
-	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -164,12 +163,12 @@ func (c *crowd) leave(n int) {
 func fixedCosts(t *testing.T) units {
 	s, u := newScene(t, loadProgram(t)), units{}
 	note := func(data []byte, accounts ...string) { u[instructionNames[data[0]]] = s.must(data, accounts...).Units }
-	note([]byte{program.Init}, "empty", "main")
-	note(write(0, make([]byte, program.MaxPart)), "run", "main")
+	note([]byte{transaction.RunInit}, "empty", "main")
+	note(write(0, make([]byte, transaction.MaxRunWrite)), "run", "main")
 	long := strings.Repeat("a", 256)
 	note(announcement(long[:128], long[:128], long[:128], long[:128], long[:128], long[:128], long[:128], long[:128]), "peer", "member", "run")
-	note([]byte{program.Forget}, "peer", "member", "spill")
-	note([]byte{program.Free}, "fresh", "main", "spill")
+	note([]byte{transaction.RunForget}, "peer", "member", "spill")
+	note([]byte{transaction.RunFree}, "fresh", "main", "spill")
 	room := layout.GrantSize(layout.MaxGrantDelegates)
 	s.resize("grant", room)
 	note(grantTo(s.account("member").Key), "grant", "main")

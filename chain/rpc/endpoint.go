@@ -28,7 +28,7 @@ const (
 	errorText   = 300      // bytes of a node's text in an error
 )
 
-// Errors of an endpoint, as opposed to an *Error, which is a node's answer.
+// Errors of an endpoint, as opposed to a *nodeError, which is a node's answer.
 var (
 	ErrBusy        = errors.New("too many requests to the node")
 	ErrUnreachable = errors.New("the node cannot be reached")
@@ -76,7 +76,6 @@ type Endpoint struct {
 	timeout time.Duration
 	client  *http.Client
 	calls   atomic.Uint64
-	bytes   atomic.Uint64
 
 	mu     sync.Mutex
 	health health
@@ -84,9 +83,6 @@ type Endpoint struct {
 
 // Name returns the address without its secret parts.
 func (e *Endpoint) Name() string { return e.name }
-
-// Calls returns the number of requests, and the bytes of the answers.
-func (e *Endpoint) Calls() (requests, received uint64) { return e.calls.Load(), e.bytes.Load() }
 
 type request struct {
 	Version string `json:"jsonrpc"`
@@ -98,7 +94,7 @@ type request struct {
 type answer struct {
 	ID     json.RawMessage `json:"id"`
 	Result json.RawMessage `json:"result"`
-	Error  *Error          `json:"error"`
+	Error  *nodeError      `json:"error"`
 }
 
 // call sends a request to the node and decodes its result of at most limit bytes.
@@ -130,7 +126,6 @@ func (e *Endpoint) exchange(ctx context.Context, limit int, result any, method s
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(io.LimitReader(response.Body, int64(limit)+1))
-	e.bytes.Add(uint64(len(content)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, withoutURL(err))

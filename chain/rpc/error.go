@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// Error is a node's error answer.
-type Error struct {
+// nodeError is a node's error answer.
+type nodeError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data"`
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+func (e *nodeError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
 // Codes of errors about the node instead of the request.
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 // ofNode reports whether another node may answer.
-func (e *Error) ofNode() bool {
+func (e *nodeError) ofNode() bool {
 	switch e.Code {
 	case codeBlockMissing, codeUnhealthy, codeSlotSkipped, codeNoSnapshot, codeNotYet, codeMinContextSlot, codeInternal:
 		return true

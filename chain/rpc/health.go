@@ -63,7 +63,7 @@ func (e *Endpoint) LastError() error { return e.lately().last }
 
 // note records the result of a call. It ignores calls that the caller canceled.
 func (e *Endpoint) note(ctx context.Context, err error) {
-	refused, answered := errors.AsType[*Error](err)
+	refused, answered := errors.AsType[*nodeError](err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestRest checks that a node is not used for exactly the time that it requested.
-func TestRest(t *testing.T) {
+// TestNodeRestsAsLongAsItRequests checks that a node is not used for exactly the time that it requested.
+func TestNodeRestsAsLongAsItRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &Endpoint{}
 		e.note(t.Context(), &busyError{after: 30 * time.Second})

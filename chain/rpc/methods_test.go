@@ -102,7 +102,7 @@ func TestSendChecked(t *testing.T) {
 		return `"error":{"code":-32002,"message":"simulation failed","data":{"err":{"InstructionError":[1,{"Custom":7}]},"logs":[]}}`
 	}))
 	_, err := e.SendChecked(t.Context(), raw, Confirmed)
-	refused, ok := errors.AsType[*Error](err)
+	refused, ok := errors.AsType[*nodeError](err)
 	if !ok {
 		t.Fatalf("error %v", err)
 	}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,7 @@ func NewPool(o Options) (*Pool, error) {
 	if len(o.Endpoints) == 0 || len(o.Endpoints) > maxEndpoints {
 		return nil, fmt.Errorf("endpoints of the chain: %d, want 1 to %d", len(o.Endpoints), maxEndpoints)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	p := &Pool{}
 	if o.Transport == nil {
 		p.transport = &http.Transport{
@@ -80,7 +79,7 @@ func (p *Pool) Close() {
 }
 
 // Any asks one node after another, the healthiest first, until one answers. If all nodes are
-// paused, it waits for one. An *Error that concerns the request instead of the node counts as an
+// paused, it waits for one. A *nodeError that concerns the request instead of the node counts as an
 // answer.
 func Any[T any](ctx context.Context, p *Pool, ask func(ctx context.Context, e *Endpoint) (T, error)) (T, error) {
 	return AnyOf(ctx, p.ByHealth(), ask)
@@ -98,7 +97,7 @@ func AnyOf[T any](ctx context.Context, endpoints []*Endpoint, ask func(ctx conte
 		if err == nil {
 			return result, nil
 		}
-		if refused, ok := errors.AsType[*Error](err); ok && !refused.ofNode() {
+		if refused, ok := errors.AsType[*nodeError](err); ok && !refused.ofNode() {
 			return none, err
 		}
 		failed = append(failed, err)

@@ -187,7 +187,7 @@ func TestAnyGoesOnToTheNext(t *testing.T) {
 		}
 	}
 	for i, e := range p.Endpoints()[:2] {
-		if calls, _ := e.Calls(); calls != 1 {
+		if calls := e.calls.Load(); calls != 1 {
 			t.Errorf("node %d was asked %d times, want once", i, calls)
 		}
 	}
@@ -198,7 +198,7 @@ func TestAnyTakesARefusal(t *testing.T) {
 	good := node(t, func(string, []json.RawMessage) string { return `"result":5` })
 	p := pool(t, refuses, good)
 	_, err := Any(t.Context(), p, heightOf)
-	if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != -32602 {
+	if refused, ok := errors.AsType[*nodeError](err); !ok || refused.Code != -32602 {
 		t.Errorf("error %v", err)
 	}
 	if p.Endpoints()[0].Resting() {
@@ -306,8 +306,8 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestBombs checks that small data that decompresses to large data is refused.
-func TestBombs(t *testing.T) {
+// TestBombsAreRefused checks that small data that decompresses to large data is refused.
+func TestBombsAreRefused(t *testing.T) {
 	bomb := packed(make([]byte, 100<<20))
 	if len(bomb) > 100_000 {
 		t.Fatalf("%d bytes", len(bomb))
@@ -330,7 +330,7 @@ func FuzzAnswers(f *testing.F) {
 		if account, err := found.Value.decode(); err == nil && account != nil && len(account.Data) > maxData {
 			t.Errorf("%d bytes", len(account.Data))
 		}
-		if refused, ok := errors.AsType[*Error](err); ok {
+		if refused, ok := errors.AsType[*nodeError](err); ok {
 			if why := refused.TransactionError(); why != nil {
 				_ = why.Error()
 			}

@@ -28,13 +28,13 @@ func (e *Endpoint) Send(ctx context.Context, raw []byte) (transaction.Signature,
 }
 
 // SendChecked sends a transaction to the node, which simulates it first. If the simulation fails,
-// it returns an *Error whose TransactionError method returns the reason.
+// it returns a *nodeError whose TransactionError method returns the reason.
 func (e *Endpoint) SendChecked(ctx context.Context, raw []byte, c Commitment) (transaction.Signature, error) {
 	return e.signature(ctx, "sendTransaction", base64.StdEncoding.EncodeToString(raw), sendParameters{Encoding: "base64", Preflight: c})
 }
 
 // TransactionError returns the reason of a failed simulation before sending, or nil.
-func (e *Error) TransactionError() *TransactionError {
+func (e *nodeError) TransactionError() *TransactionError {
 	var data struct {
 		Err *TransactionError `json:"err"`
 	}

@@ -129,7 +129,7 @@ type listening struct {
 type message struct {
 	ID     *uint64         `json:"id"`
 	Result json.RawMessage `json:"result"`
-	Error  *Error          `json:"error"`
+	Error  *nodeError      `json:"error"`
 	Params struct {
 		Subscription uint64          `json:"subscription"`
 		Result       json.RawMessage `json:"result"`

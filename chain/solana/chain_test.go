@@ -73,7 +73,7 @@ func newChain(t *testing.T, nodes int, slot time.Duration, now func() time.Time)
 	// The same numbers of slots as on a public chain, except for turns. Turns depend on the
 	// clients' delays, which shorter slots do not reduce.
 	scale := func(d time.Duration) time.Duration { return max(d*slot/(400*time.Millisecond), 5*time.Millisecond) }
-	p := DefaultPace()
+	p := defaultPace()
 	c.pace = Pace{
 		Poll: scale(p.Poll), Fetch: scale(p.Fetch), Prove: scale(p.Prove), Grace: max(scale(p.Grace), 2*time.Second), Peers: scale(p.Peers),
 		Resend: scale(p.Resend), Repeat: scale(p.Repeat), Status: scale(p.Status), Turn: p.Turn, Late: scale(p.Late),

@@ -240,17 +240,6 @@ func (c *Client) Costs() Costs {
 // Run returns the address of the run's account.
 func (c *Client) Run() transaction.PublicKey { return c.run }
 
-// Faults returns the endpoints that the client currently ignores, each with its fault.
-func (c *Client) Faults() map[string]string {
-	c.accounting.Lock()
-	defer c.accounting.Unlock()
-	found := make(map[string]string)
-	for e, f := range c.faulty {
-		found[e.Name()] = string(f)
-	}
-	return found
-}
-
 // onChange returns a channel that is closed when the view changes.
 func (c *Client) onChange() <-chan struct{} {
 	_, changed := c.now()

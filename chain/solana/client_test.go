@@ -131,7 +131,7 @@ func TestContextEndsWhatIsLost(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- client.Submit(context.Background(), coordinator.Join{}) }()
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // in most runs Submit has begun; Close ends it before and after that
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}

@@ -72,16 +72,27 @@ func (w *crew) awaitFault(endpoint int, reason fault) {
 	w.t.Helper()
 	deadline := time.Now().Add(5 * w.chain.pace.Grace)
 	for _, h := range w.hands {
-		for h.Faults()[w.chain.addresses[endpoint].HTTP] != string(reason) {
+		for h.faults()[w.chain.addresses[endpoint].HTTP] != string(reason) {
 			if time.Now().After(deadline) {
-				w.t.Fatalf("no report of a fault %q of the endpoint: %v", reason, h.Faults())
+				w.t.Fatalf("no report of a fault %q of the endpoint: %v", reason, h.faults())
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if found := h.Faults(); len(found) != 1 {
+		if found := h.faults(); len(found) != 1 {
 			w.t.Errorf("other endpoints are also reported: %v", found)
 		}
 	}
+}
+
+// faults returns the endpoints that the client currently ignores, each with its fault.
+func (c *Client) faults() map[string]string {
+	c.accounting.Lock()
+	defer c.accounting.Unlock()
+	found := make(map[string]string)
+	for e, f := range c.faulty {
+		found[e.Name()] = string(f)
+	}
+	return found
 }
 
 // lieAbout changes the accounts of an answer.

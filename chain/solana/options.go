@@ -1,6 +1,7 @@
 package solana
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,11 +46,11 @@ type Options struct {
 	// not pay for ticks.
 	Observe bool
 	// MaxPrice limits the priority fee per compute unit, in millionths of a lamport. Zero means
-	// DefaultMaxPrice.
+	// defaultMaxPrice.
 	MaxPrice uint64
 	// MaxElapsed limits the time of Dial. Zero means DefaultMaxElapsed.
 	MaxElapsed time.Duration
-	// Pace configures intervals. Zero fields are set from DefaultPace.
+	// Pace configures intervals. Zero fields are set from defaultPace.
 	Pace Pace
 	// Transport carries the requests. If nil, the transport of package rpc is used.
 	Transport http.RoundTripper
@@ -71,8 +72,8 @@ type Pace struct {
 	Late   time.Duration // delay before clients that have no turn may send a tick
 }
 
-// DefaultPace returns intervals that public endpoints accept.
-func DefaultPace() Pace {
+// defaultPace returns intervals that public endpoints accept.
+func defaultPace() Pace {
 	return Pace{
 		Poll: 5 * time.Second, Fetch: time.Second, Prove: 4 * time.Second, Grace: 15 * time.Second, Peers: time.Minute,
 		Resend: normalSlot, Repeat: 2 * time.Second, Status: 600 * time.Millisecond, Turn: 2 * time.Second, Late: 30 * time.Second,
@@ -81,7 +82,7 @@ func DefaultPace() Pace {
 
 // withDefaults replaces zero fields with defaults.
 func (p Pace) withDefaults() Pace {
-	defaults := DefaultPace()
+	defaults := defaultPace()
 	for _, field := range []struct{ value, standard *time.Duration }{
 		{&p.Poll, &defaults.Poll}, {&p.Fetch, &defaults.Fetch}, {&p.Prove, &defaults.Prove}, {&p.Grace, &defaults.Grace},
 		{&p.Peers, &defaults.Peers}, {&p.Resend, &defaults.Resend}, {&p.Repeat, &defaults.Repeat}, {&p.Status, &defaults.Status},
@@ -96,15 +97,9 @@ func (p Pace) withDefaults() Pace {
 
 // check sets defaults and validates the options.
 func (o *Options) check() error {
-	if o.MaxPrice == 0 {
-		o.MaxPrice = DefaultMaxPrice
-	}
-	if o.MaxElapsed == 0 {
-		o.MaxElapsed = DefaultMaxElapsed
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.MaxPrice = cmp.Or(o.MaxPrice, defaultMaxPrice)
+	o.MaxElapsed = cmp.Or(o.MaxElapsed, DefaultMaxElapsed)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Pace = o.Pace.withDefaults()
 	if len(o.Endpoints) == 0 || len(o.Endpoints) > MaxEndpoints {
 		return fmt.Errorf("endpoints of the chain: %d, want 1 to %d", len(o.Endpoints), MaxEndpoints)

@@ -22,8 +22,8 @@ const (
 
 // Prices in millionths of a lamport per compute unit.
 const (
-	// DefaultMaxPrice limits the price.
-	DefaultMaxPrice = 50_000
+	// defaultMaxPrice limits the price.
+	defaultMaxPrice = 50_000
 	// firstRaise is the price of the second signature if no other transaction pays a price.
 	firstRaise = 1_000
 )

@@ -1,7 +1,6 @@
 package solana
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,8 +16,6 @@ import (
 
 // errReplay means that transactions do not lead to the expected state.
 var errReplay = errors.New("the transactions do not lead to this state")
-
-var le = binary.LittleEndian
 
 // proof is a run's state derived from transactions. It verifies that the acting key signed each
 // action, that each event follows from the rules, and that the hash chain is complete. It cannot

@@ -2,6 +2,7 @@ package solana
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -315,7 +316,7 @@ func FuzzReplay(f *testing.F) {
 		}}
 		cause := event.Cause{Actor: key}
 		if len(data) > 9 {
-			cause.Nonce, cause.Data = le.Uint64(data[1:]), data[9:]
+			cause.Nonce, cause.Data = binary.LittleEndian.Uint64(data[1:]), data[9:]
 		}
 		if len(data) > 900 {
 			return

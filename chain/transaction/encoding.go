@@ -12,15 +12,15 @@ func sign(key identity.Key, message []byte) Signature {
 	return Signature(ed25519.Sign(key.Private(), message))
 }
 
-// Verify returns ErrSignature if a signature is invalid.
+// Verify returns errSignature if a signature is invalid.
 func (t *Transaction) Verify() error {
 	if len(t.Signatures) != int(t.Message.Signers) {
-		return fmt.Errorf("%w: %d signatures, want %d", ErrSignature, len(t.Signatures), t.Message.Signers)
+		return fmt.Errorf("%w: %d signatures, want %d", errSignature, len(t.Signatures), t.Message.Signers)
 	}
 	message := t.Message.AppendTo(nil)
 	for i, signature := range t.Signatures {
 		if key := t.Message.Keys[i]; !ed25519.Verify(key[:], message, signature[:]) {
-			return fmt.Errorf("%w: the signature of %s does not verify", ErrSignature, key)
+			return fmt.Errorf("%w: the signature of %s does not verify", errSignature, key)
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ const maxAccounts = 256
 var (
 	ErrTooLarge  = errors.New("transaction is too large")
 	ErrMalformed = errors.New("malformed transaction")
-	ErrSignature = errors.New("transaction is not signed by all required keys")
+	errSignature = errors.New("transaction is not signed by all required keys")
 )
 
 // AccountMeta is an account that an instruction uses, with its access mode.
@@ -192,7 +192,7 @@ func (m Message) Sign(keys ...identity.Key) (Transaction, error) {
 	for i := range t.Signatures {
 		n := slices.IndexFunc(keys, func(k identity.Key) bool { return PublicKey(k.ID()) == m.Keys[i] })
 		if n < 0 {
-			return Transaction{}, fmt.Errorf("sign transaction: %w: the key of %s is missing", ErrSignature, m.Keys[i])
+			return Transaction{}, fmt.Errorf("sign transaction: %w: the key of %s is missing", errSignature, m.Keys[i])
 		}
 		t.Signatures[i] = sign(keys[n], signed)
 	}

@@ -77,14 +77,14 @@ func TestRoundTrip(t *testing.T) {
 		t.Error("with a different name")
 	}
 	read.Signatures[1][0] ^= 1
-	if err := read.Verify(); !errors.Is(err, ErrSignature) {
+	if err := read.Verify(); !errors.Is(err, errSignature) {
 		t.Errorf("an invalid signature: %v", err)
 	}
 }
 
 func TestSignWantsEveryKey(t *testing.T) {
 	m := testTransaction(t).Message
-	if _, err := m.Sign(testKey(1)); !errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), testID(2).String()) {
+	if _, err := m.Sign(testKey(1)); !errors.Is(err, errSignature) || !strings.Contains(err.Error(), testID(2).String()) {
 		t.Errorf("error %v", err)
 	}
 }

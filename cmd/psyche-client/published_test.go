@@ -128,10 +128,7 @@ func TestShowIdentity(t *testing.T) {
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	key, err := identity.ParseSecretHex(hex.EncodeToString(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := identity.FromSeed([identity.SeedSize]byte(raw))
 	want := key.ID().String() + "\n"
 	for _, flag := range []string{"-i", "--identity-secret-key-path"} {
 		if out := succeed(t, "show-identity", flag, file); out != want {

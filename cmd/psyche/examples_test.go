@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/cmd/internal/manual/manualtest"
+	"github.com/psyche-go/psyche/cmd/internal/published/publishedtest"
 )
 
 // TestExamples parses every example of the help. The files and runs that the examples name need not
@@ -18,7 +18,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parser.Parse(manualtest.Arguments(example)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if _, err := parser.Parse(publishedtest.Arguments(example)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("psyche %s: %v", example, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/face/dash/history"
@@ -32,6 +33,19 @@ func played(t *testing.T) (string, history.History) {
 		t.Fatal(err)
 	}
 	return path, h
+}
+
+// onLog executes a command of psyche run on a log and checks its exit code and its output, as [printed]
+// does.
+func onLog(t *testing.T, want int, text string, args ...string) {
+	t.Helper()
+	var out, errs strings.Builder
+	code := run(t.Context(), append([]string{"run"}, args...), console{&out, &errs})
+	output := out.String() + errs.String()
+	if code != want {
+		t.Errorf("%q: exit code %d, want %d:\n%s", args, code, want, output)
+	}
+	printed(t, code, text, output)
 }
 
 // TestReceiptsAddUp checks that the receipts of all members together equal the run's totals, that
@@ -83,13 +97,7 @@ func TestRunReceipt(t *testing.T) {
 	file, member := filepath.Join(dir, "mine.json"), dashtest.Key(2).ID().String()
 	does := func(want int, text string, args ...string) {
 		t.Helper()
-		var out, errs strings.Builder
-		code := run(t.Context(), append([]string{"run", "receipt"}, args...), console{&out, &errs})
-		output := out.String() + errs.String()
-		if code != want {
-			t.Errorf("%q: exit code %d, want %d:\n%s", args, code, want, output)
-		}
-		printed(t, code, text, output)
+		onLog(t, want, text, append([]string{"receipt"}, args...)...)
 	}
 	does(exitOK, "to verify it: psyche run receipt", path, "--member", member, "--output", file)
 	does(exitFailed, "existing file", path, "--member", member, "--output", file)
@@ -146,34 +154,36 @@ func TestRunReceipt(t *testing.T) {
 	does(exitUnverified, "other run", other, "--verify", early)
 }
 
-// TestChainReceipt checks that the archive of a run on a chain has everything that a receipt and an
-// examination need, and that the receipts of all members together equal the page's data about the
-// run.
-func TestChainReceipt(t *testing.T) {
-	o := dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7, Name: "Ada"}
-	dir := t.TempDir()
-	path := filepath.Join(dir, "judged.archive")
+// archived writes the archive of a run on a chain with a cheat and returns its path and its header.
+func archived(t *testing.T, runID string) (string, archive.Header) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), runID+".archive")
+	o := dashtest.Options{RunID: runID, Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7, Name: "Ada"}
 	header, err := dashtest.WriteArchive(path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return path, header
+}
+
+// TestChainReceiptsAddUp checks that the receipts of all members of a run on a chain together equal
+// the page's data about the run.
+func TestChainReceiptsAddUp(t *testing.T) {
+	path, header := archived(t, "judged")
 	var h history.History
-	accused, tokens := uint64(0), uint64(0)
+	tokens := uint64(0)
 	books := make([]*receipt.Book, 12)
 	for i := range books {
 		books[i] = receipt.NewBook(dashtest.Key(i).ID())
 	}
 	log, err := readLog(path, io.Discard, func(e logEntry, s *coordinator.State) {
-		if a, ok := e.Action.(coordinator.Accuse); ok && a.Client == coordinator.ClientID(dashtest.Key(4).ID()) && accused == 0 {
-			accused = e.number
-		}
 		h.See(history.Entry{Number: e.number, Time: e.Time, Actor: e.Actor, Action: e.Action}, s)
 		for _, book := range books {
 			book.See(e.Entry, s)
 		}
 	})
-	if err != nil || accused == 0 || log.run != header.RunHash() || log.state.RunState != coordinator.Finished {
-		t.Fatalf("entry %d, run %x, %s, %v", accused, log.run, log.state.RunState, err)
+	if err != nil || log.run != header.RunHash() || log.state.RunState != coordinator.Finished {
+		t.Fatalf("run %x, %s, %v", log.run, log.state.RunState, err)
 	}
 	for i, book := range books {
 		r, m := book.Receipt(), h.Members[dashtest.Key(i).ID().String()]
@@ -184,45 +194,56 @@ func TestChainReceipt(t *testing.T) {
 	if tokens != h.Tokens || tokens == 0 {
 		t.Errorf("receipts have %d tokens, the run %d", tokens, h.Tokens)
 	}
-	does := func(want int, text string, args ...string) {
-		t.Helper()
-		var out, errs strings.Builder
-		code := run(t.Context(), append([]string{"run"}, args...), console{&out, &errs})
-		output := out.String() + errs.String()
-		if code != want {
-			t.Errorf("%q: exit code %d, want %d:\n%s", args, code, want, output)
-		}
-		printed(t, code, text, output)
+}
+
+// TestChainReceiptVerifies checks that the receipt of a member verifies against the archive of its run
+// on a chain. A receipt with a changed number, the archive of another run, and a damaged archive are refused.
+func TestChainReceiptVerifies(t *testing.T) {
+	path, header := archived(t, "judged")
+	log, err := readLog(path, io.Discard, func(logEntry, *coordinator.State) {})
+	if err != nil {
+		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "mine.json")
-	does(exitOK, "the account "+header.Run.String()+" on the chain has the head", "receipt", path, "--member", dashtest.Key(2).ID().String(), "--output", file)
-	does(exitOK, fmt.Sprintf("valid, up to entry %d of %d", log.last, log.entries), "receipt", path, "--verify", file)
-	does(exitOK, "a jury found it guilty", "examine", path, "--entry", fmt.Sprint(accused))
-	does(exitOK, "accuse by", "examine", path, "--entry", fmt.Sprint(accused))
-	does(exitOK, "genesis by "+dashtest.Key(-1).ID().String()+" in slot 1", "examine", path, "--entry", "1")
-	does(exitUsage, "header", "examine", path, "--entry", "0")
+	dir := t.TempDir()
+	file, more := filepath.Join(dir, "mine.json"), filepath.Join(dir, "more.json")
+	onLog(t, exitOK, "the account "+header.Run.String()+" on the chain has the head", "receipt", path, "--member", dashtest.Key(2).ID().String(), "--output", file)
+	onLog(t, exitOK, fmt.Sprintf("valid, up to entry %d of %d", log.last, log.entries), "receipt", path, "--verify", file)
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	more := filepath.Join(dir, "more.json")
 	if err := os.WriteFile(more, bytes.Replace(whole, []byte(`"rounds": `), []byte(`"rounds": 1`), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	does(exitUnverified, "more rounds", "receipt", path, "--verify", more)
-	other := filepath.Join(dir, "other.archive")
-	o.RunID = "other"
-	if _, err := dashtest.WriteArchive(other, o); err != nil {
-		t.Fatal(err)
-	}
-	does(exitUnverified, "other run", "receipt", other, "--verify", file)
-	changed, err := os.ReadFile(path)
+	onLog(t, exitUnverified, "more rounds", "receipt", path, "--verify", more)
+	other, _ := archived(t, "other")
+	onLog(t, exitUnverified, "other run", "receipt", other, "--verify", file)
+	entries, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed[len(changed)/2] ^= 1
-	if err := os.WriteFile(other, changed, 0o600); err != nil {
+	entries[len(entries)/2] ^= 1
+	if err := os.WriteFile(path, entries, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	does(exitUnverified, "damaged log", "receipt", other, "--verify", file)
+	onLog(t, exitUnverified, "damaged log", "receipt", path, "--verify", file)
+}
+
+// TestExamineChainArchive checks that examine finds the accusation of a cheat, the jury's verdict and
+// the genesis in the archive of a run on a chain.
+func TestExamineChainArchive(t *testing.T) {
+	path, _ := archived(t, "judged")
+	accused := uint64(0)
+	_, err := readLog(path, io.Discard, func(e logEntry, _ *coordinator.State) {
+		if a, ok := e.Action.(coordinator.Accuse); ok && a.Client == coordinator.ClientID(dashtest.Key(4).ID()) && accused == 0 {
+			accused = e.number
+		}
+	})
+	if err != nil || accused == 0 {
+		t.Fatalf("entry %d, %v", accused, err)
+	}
+	onLog(t, exitOK, "a jury found it guilty", "examine", path, "--entry", fmt.Sprint(accused))
+	onLog(t, exitOK, "accuse by", "examine", path, "--entry", fmt.Sprint(accused))
+	onLog(t, exitOK, "genesis by "+dashtest.Key(-1).ID().String()+" in slot 1", "examine", path, "--entry", "1")
+	onLog(t, exitUsage, "header", "examine", path, "--entry", "0")
 }

@@ -49,8 +49,8 @@ func IsWitness(seed uint64, members, witnessNodes, member int) bool {
 }
 
 // Trainers returns the members that train in a round, in ascending order. The members at the first
-// ⌊members × verificationPercent / 100⌋ positions of the "committee" shuffle do not train: they
-// verify or break ties (see Committee). At least one member trains.
+// ⌊members × verificationPercent / 100⌋ positions of the "committee" shuffle do not train; they
+// can audit. At least one member trains.
 func Trainers(seed uint64, members, verificationPercent int) []int {
 	if members <= 0 {
 		return nil

@@ -7,93 +7,29 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestProofsAgreeWithTheAssignment derives the trainers and witnesses of a round from the proofs of
-// all members.
-func TestProofsAgreeWithTheAssignment(t *testing.T) {
+// TestRolesFollowFromPositions derives every member's roles from its positions in the two shuffles.
+func TestRolesFollowFromPositions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := Selection{
-			Seed:                rapid.Uint64().Draw(t, "seed"),
-			BatchSeed:           rapid.Uint64().Draw(t, "batch seed"),
-			Members:             rapid.IntRange(1, 40).Draw(t, "members"),
-			WitnessNodes:        rapid.IntRange(0, 40).Draw(t, "witness nodes"),
-			VerificationPercent: rapid.IntRange(0, 100).Draw(t, "percent"),
-		}
+		seed, batchSeed := rapid.Uint64().Draw(t, "seed"), rapid.Uint64().Draw(t, "batch seed")
+		members := rapid.IntRange(1, 40).Draw(t, "members")
+		nodes := rapid.IntRange(0, 40).Draw(t, "witness nodes")
+		percent := rapid.IntRange(0, 100).Draw(t, "percent")
 		var trainers, witnesses []int
-		count := map[Committee]int{}
-		for member := range s.Members {
-			p, ok := s.Prove(member)
-			if !ok || !s.Verify(p) {
-				t.Fatalf("proof %+v is invalid", p)
-			}
-			count[p.Committee]++
-			if p.Committee == Trainer {
+		for member := range members {
+			if int(Position(uint32(member), uint32(members), batchSeed, saltCommittee)) >= VerifierCount(members, percent) {
 				trainers = append(trainers, member)
 			}
-			if p.Witness {
+			if int(Position(uint32(member), uint32(members), seed, saltWitness)) < electedWitnesses(members, nodes) {
 				witnesses = append(witnesses, member)
 			}
 		}
-		if want := Trainers(s.BatchSeed, s.Members, s.VerificationPercent); !slices.Equal(trainers, want) {
-			t.Fatalf("trainers by proof %v, by assignment %v", trainers, want)
+		if got := Trainers(batchSeed, members, percent); !slices.Equal(got, trainers) {
+			t.Fatalf("trainers %v, by position %v", got, trainers)
 		}
-		elected := slices.Sorted(slices.Values(Witnesses(s.Seed, s.Members, s.WitnessNodes)))
-		if !slices.Equal(witnesses, elected) {
-			t.Fatalf("witnesses by proof %v, by election %v", witnesses, elected)
-		}
-		if idle := count[Verifier] + count[TieBreaker]; count[TieBreaker] != idle/3 {
-			t.Fatalf("%d tie-breakers of %d that do not train", count[TieBreaker], idle)
+		if got := slices.Sorted(slices.Values(Witnesses(seed, members, nodes))); !slices.Equal(got, witnesses) {
+			t.Fatalf("witnesses %v, by position %v", got, witnesses)
 		}
 	})
-}
-
-func TestFalseProofsDoNotVerify(t *testing.T) {
-	s := Selection{Seed: 42, BatchSeed: 43, Members: 12, WitnessNodes: 4, VerificationPercent: 50}
-	differ := map[string]bool{}
-	for member := range s.Members {
-		good, _ := s.Prove(member)
-		for name, alter := range map[string]func(*Proof){
-			"another member":           func(p *Proof) { p.Member = (p.Member + 1) % 12 },
-			"no member":                func(p *Proof) { p.Member = 12 },
-			"a negative member":        func(p *Proof) { p.Member = -1 },
-			"another committee":        func(p *Proof) { p.Committee = (p.Committee + 1) % 3 },
-			"another position":         func(p *Proof) { p.Position = (p.Position + 1) % 12 },
-			"a witness or none":        func(p *Proof) { p.Witness = !p.Witness },
-			"another witness position": func(p *Proof) { p.WitnessPosition = (p.WitnessPosition + 1) % 12 },
-		} {
-			p := good
-			alter(&p)
-			if s.Verify(p) {
-				t.Errorf("%s of %+v is valid", name, good)
-			}
-		}
-		for name, alter := range map[string]func(*Selection){
-			"of another seed":        func(s *Selection) { s.Seed = 44 },
-			"of another batch seed":  func(s *Selection) { s.BatchSeed = 44 },
-			"with the seeds swapped": func(s *Selection) { s.Seed, s.BatchSeed = s.BatchSeed, s.Seed },
-		} {
-			other := s
-			alter(&other)
-			want, _ := other.Prove(member)
-			if other.Verify(good) != (want == good) {
-				t.Errorf("%+v is valid in a round %s", good, name)
-			}
-			differ[name] = differ[name] || want != good
-		}
-	}
-	for name, differs := range differ {
-		if !differs {
-			t.Errorf("every member has the same part in a round %s", name)
-		}
-	}
-}
-
-func TestCommitteeNames(t *testing.T) {
-	want := []string{"trainer", "verifier", "tie-breaker", "committee?"}
-	for c, name := range want {
-		if got := Committee(c).String(); got != name {
-			t.Errorf("committee %d is called %s, want %s", c, got, name)
-		}
-	}
 }
 
 // TestBugVerifiersPanic checks that every committee size has a trainer and does not panic.

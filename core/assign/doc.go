@@ -10,10 +10,5 @@
 //	witnesses := assign.Witnesses(round.Seed, len(round.Members), config.WitnessNodes)
 //	batches := assign.Batches(round.BatchSeed, len(round.Members), config.VerificationPercent, round.DataIndex, round.BatchSize)
 //
-// A member's role can be proved to anyone who knows the round, without computing the other roles:
-//
-//	proof, ok := selection.Prove(member)
-//	ok = selection.Verify(proof)
-//
 // A member is identified by its index in the round's list of members.
 package assign

@@ -19,7 +19,7 @@ func DecodeOpening(b []byte, shapes Shapes) (Opening, error) {
 }
 
 func decodeOpening(b []byte, shapes Shapes) (Opening, error) {
-	if err := shapes.Validate(); err != nil {
+	if err := shapes.validate(); err != nil {
 		return Opening{}, err
 	}
 	if most := MaxOpeningSize(shapes, MaxChunks); len(b) > most {

@@ -90,7 +90,7 @@ func appendState(b []byte, s State) []byte {
 
 // check reports what is invalid in an opening for these shapes.
 func (o Opening) check(shapes Shapes) error {
-	if err := shapes.Validate(); err != nil {
+	if err := shapes.validate(); err != nil {
 		return err
 	}
 	switch {

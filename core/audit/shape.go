@@ -24,8 +24,8 @@ func (s Shape) size() int { return s.Rows * s.Cols }
 // consecutively over all tensors.
 type Shapes []Shape
 
-// Validate reports the first problem of the shapes.
-func (s Shapes) Validate() error {
+// validate reports the first problem of the shapes.
+func (s Shapes) validate() error {
 	chunks := 0
 	for i, t := range s {
 		if t.Chunks < 1 || t.Rows < 1 || t.Rows > maxEdge || t.Cols < 1 || t.Cols > maxEdge || t.K < 1 || t.K > t.size() ||

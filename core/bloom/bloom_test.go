@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+const maxEntries = 256
+
 // hash returns the FNV-1a hash of an item, with key as the initial value.
 func hash(key uint64, item []byte) uint64 {
 	for _, b := range item {
@@ -56,7 +58,7 @@ func BenchmarkPositions(b *testing.B) {
 func TestNoFalseNegatives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
-		items := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 32, 32), 0, MaxEntries).Draw(t, "items")
+		items := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 32, 32), 0, maxEntries).Draw(t, "items")
 		var f Filter
 		for _, item := range items {
 			f.Add(seed, item)
@@ -90,7 +92,7 @@ func TestFalsePositives(t *testing.T) {
 	for seed := range uint64(filters) {
 		var f Filter
 		keys := NewKeys(seed)
-		for range MaxEntries {
+		for range maxEntries {
 			f.AddPositions(keys.Positions(item(next)))
 			next++
 		}
@@ -102,7 +104,7 @@ func TestFalsePositives(t *testing.T) {
 		}
 	}
 	rate := float64(found) / (filters * probes)
-	t.Logf("false-positive rate with %d entries: %.4f", MaxEntries, rate)
+	t.Logf("false-positive rate with %d entries: %.4f", maxEntries, rate)
 	if rate > 0.01 {
 		t.Errorf("false-positive rate %.4f, want at most 0.01", rate)
 	}

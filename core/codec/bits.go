@@ -54,10 +54,10 @@ func (r *bitReader) read(n int) uint64 {
 // align skips the bits up to the next byte, which must be zero.
 func (r *bitReader) align() error {
 	if r.overrun {
-		return fmt.Errorf("%w: the bytes end too early", ErrInvalid)
+		return fmt.Errorf("%w: the bytes end too early", errInvalid)
 	}
 	if r.pending != 0 {
-		return fmt.Errorf("%w: padding bits are set", ErrInvalid)
+		return fmt.Errorf("%w: padding bits are set", errInvalid)
 	}
 	r.held = 0
 	return nil

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Version is the format that Encode writes and Decode reads.
-const Version = 3
+// version is the format that Encode writes and Decode reads.
+const version = 3
 
 // HeaderSize is the size of the header before the tensors, in bytes.
 const HeaderSize = 159
@@ -45,13 +45,13 @@ const maxPrecision = 2
 func (h Header) check() error {
 	switch {
 	case h.BatchStart >= h.BatchEnd:
-		return fmt.Errorf("%w: empty batch [%d,%d)", ErrInvalid, h.BatchStart, h.BatchEnd)
+		return fmt.Errorf("%w: empty batch [%d,%d)", errInvalid, h.BatchStart, h.BatchEnd)
 	case h.Previous != 0 && h.Previous >= h.Step:
-		return fmt.Errorf("%w: the momentum of step %d continues from step %d", ErrInvalid, h.Step, h.Previous)
+		return fmt.Errorf("%w: the momentum of step %d continues from step %d", errInvalid, h.Step, h.Previous)
 	case h.Momentum == [32]byte{} && (h.Previous != 0 || h.Precision != 0 || h.Batch != [32]byte{}):
-		return fmt.Errorf("%w: the step, type or batch hash of a momentum without its root", ErrInvalid)
+		return fmt.Errorf("%w: the step, type or batch hash of a momentum without its root", errInvalid)
 	case h.Momentum != [32]byte{} && (h.Precision < 1 || h.Precision > maxPrecision):
-		return fmt.Errorf("%w: the type of a gradient is %d, want 1 to %d", ErrInvalid, h.Precision, maxPrecision)
+		return fmt.Errorf("%w: the type of a gradient is %d, want 1 to %d", errInvalid, h.Precision, maxPrecision)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func Encode(h Header, layouts []TensorLayout, quantized bool, results []TensorRe
 
 func encode(h Header, layouts []TensorLayout, f form, results []TensorResult) ([]byte, error) {
 	if len(results) != len(layouts) {
-		return nil, fmt.Errorf("encode result: %w: %d tensors for %d layouts", ErrInvalid, len(results), len(layouts))
+		return nil, fmt.Errorf("encode result: %w: %d tensors for %d layouts", errInvalid, len(results), len(layouts))
 	}
 	size := HeaderSize
 	for i, l := range layouts {
@@ -90,7 +90,7 @@ func encode(h Header, layouts []TensorLayout, f form, results []TensorResult) ([
 	}
 	b := make([]byte, 0, size)
 	b = append(b, magic...)
-	b = append(b, Version, byte(f))
+	b = append(b, version, byte(f))
 	b = append(b, h.RunHash[:]...)
 	b = binary.LittleEndian.AppendUint32(b, h.Step)
 	b = binary.LittleEndian.AppendUint64(b, h.BatchStart)
@@ -109,14 +109,14 @@ func encode(h Header, layouts []TensorLayout, f form, results []TensorResult) ([
 
 func decodeHeader(b []byte) (h Header, f form, err error) {
 	switch {
-	case len(b) > len(magic) && string(b[:len(magic)]) == magic && b[len(magic)] != Version:
-		return h, 0, fmt.Errorf("decode result: %w: version %d, this program reads %d", ErrInvalid, b[4], Version)
+	case len(b) > len(magic) && string(b[:len(magic)]) == magic && b[len(magic)] != version:
+		return h, 0, fmt.Errorf("decode result: %w: version %d, this program reads %d", errInvalid, b[4], version)
 	case len(b) < HeaderSize:
-		return h, 0, fmt.Errorf("decode result: %w: %d bytes, the header alone has %d", ErrInvalid, len(b), HeaderSize)
+		return h, 0, fmt.Errorf("decode result: %w: %d bytes, the header alone has %d", errInvalid, len(b), HeaderSize)
 	case string(b[:4]) != magic:
-		return h, 0, fmt.Errorf("decode result: %w: not a result: magic %q", ErrInvalid, b[:4])
+		return h, 0, fmt.Errorf("decode result: %w: not a result: magic %q", errInvalid, b[:4])
 	case form(b[5]) > lastForm:
-		return h, 0, fmt.Errorf("decode result: %w: flags %#x", ErrInvalid, b[5])
+		return h, 0, fmt.Errorf("decode result: %w: flags %#x", errInvalid, b[5])
 	}
 	h = Header{
 		RunHash:    [32]byte(b[6:]),
@@ -136,7 +136,7 @@ func decodeHeader(b []byte) (h Header, f form, err error) {
 }
 
 // Decode decodes the output of Encode for these layouts. For all other input it returns an error
-// that wraps ErrInvalid.
+// that wraps errInvalid.
 func Decode(b []byte, layouts []TensorLayout, quantized bool) (Header, []TensorResult, error) {
 	return decode(b, layouts, formOf(quantized))
 }
@@ -148,14 +148,14 @@ func decode(b []byte, layouts []TensorLayout, want form) (Header, []TensorResult
 		}
 	}
 	if size := maxSize(layouts, want); len(b) > size {
-		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes, at most %d fit these tensors", ErrInvalid, len(b), size)
+		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes, at most %d fit these tensors", errInvalid, len(b), size)
 	}
 	h, f, err := decodeHeader(b)
 	if err != nil {
 		return Header{}, nil, err
 	}
 	if f != want {
-		return Header{}, nil, fmt.Errorf("decode result: %w: contains %v, want %v", ErrInvalid, f, want)
+		return Header{}, nil, fmt.Errorf("decode result: %w: contains %v, want %v", errInvalid, f, want)
 	}
 	results := make([]TensorResult, len(layouts))
 	rest := b[HeaderSize:]
@@ -167,7 +167,7 @@ func decode(b []byte, layouts []TensorLayout, want form) (Header, []TensorResult
 		rest = rest[r.used():]
 	}
 	if len(rest) != 0 {
-		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes after the last tensor", ErrInvalid, len(rest))
+		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes after the last tensor", errInvalid, len(rest))
 	}
 	return h, results, nil
 }
@@ -232,7 +232,7 @@ func (w *bitWriter) flag(set bool) {
 func (r *bitReader) tensor(l TensorLayout, f form) (TensorResult, error) {
 	// The minimum size of a tensor: all entries, or a bit for each empty chunk.
 	if need := min(l.fullSize(f), l.emptySize()); len(r.bytes) < need {
-		return TensorResult{}, fmt.Errorf("%w: %d bytes left, need %d", ErrInvalid, len(r.bytes), need)
+		return TensorResult{}, fmt.Errorf("%w: %d bytes left, need %d", errInvalid, len(r.bytes), need)
 	}
 	result := l.newResult(f)
 	if err := r.counts(l, result.Counts); err != nil {
@@ -256,7 +256,7 @@ func (r *bitReader) tensor(l TensorLayout, f form) (TensorResult, error) {
 			values[i] = f.read(r.read(f.bits()))
 		}
 		if r.overrun {
-			return TensorResult{}, fmt.Errorf("%w: the bytes end in chunk %d", ErrInvalid, c)
+			return TensorResult{}, fmt.Errorf("%w: the bytes end in chunk %d", errInvalid, c)
 		}
 		if err := l.checkChunk(indices, values, int(count)); err != nil {
 			return TensorResult{}, fmt.Errorf("chunk %d: %w", c, err)
@@ -281,12 +281,12 @@ func (r *bitReader) counts(l TensorLayout, counts []uint16) error {
 			count = r.read(l.countBits()) + 1
 		}
 		if count > uint64(l.K) {
-			return fmt.Errorf("%w: chunk %d has %d entries, at most %d fit", ErrInvalid, c, count, l.K)
+			return fmt.Errorf("%w: chunk %d has %d entries, at most %d fit", errInvalid, c, count, l.K)
 		}
 		counts[c] = uint16(count)
 	}
 	if shortest := spell(l, counts); !s.full && (shortest.full || shortest.either != s.either) {
-		return fmt.Errorf("%w: explicit counts although all chunks are full", ErrInvalid)
+		return fmt.Errorf("%w: explicit counts although all chunks are full", errInvalid)
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func (r *bitReader) set(l TensorLayout, indices []uint16) error {
 		width -= min(width, 32)
 	}
 	if !table.unrank(rank, l.ChunkSize, indices) {
-		return fmt.Errorf("%w: rank out of range for a set of %d indices", ErrInvalid, len(indices))
+		return fmt.Errorf("%w: rank out of range for a set of %d indices", errInvalid, len(indices))
 	}
 	return nil
 }

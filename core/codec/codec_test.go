@@ -18,7 +18,7 @@ import (
 // anyLayouts draws the tensors of a small model.
 func anyLayouts() *rapid.Generator[[]TensorLayout] {
 	one := rapid.Custom(func(t *rapid.T) TensorLayout {
-		size := rapid.SampledFrom([]int{1, 2, 3, 29, 64, 2500, 4096, MaxChunkSize}).Draw(t, "chunk size")
+		size := rapid.SampledFrom([]int{1, 2, 3, 29, 64, 2500, 4096, maxChunkSize}).Draw(t, "chunk size")
 		return TensorLayout{
 			Chunks:    rapid.IntRange(1, 5).Draw(t, "chunks"),
 			ChunkSize: size,
@@ -136,7 +136,7 @@ func changed(t *rapid.T, b []byte) []byte {
 func checkCanonical(t interface{ Fatalf(string, ...any) }, b []byte, layouts []TensorLayout, f form) {
 	h, results, err := decode(b, layouts, f)
 	if err != nil {
-		if !errors.Is(err, ErrInvalid) || results != nil {
+		if !errors.Is(err, errInvalid) || results != nil {
 			t.Fatalf("results %v with error %v", results, err)
 		}
 		return
@@ -149,7 +149,7 @@ func checkCanonical(t interface{ Fatalf(string, ...any) }, b []byte, layouts []T
 
 // fuzzLayouts has sets of zero bits, one word and two words, and indices that are written one
 // by one.
-var fuzzLayouts = []TensorLayout{{1, 1, 1}, {3, 29, 4}, {2, 4096, 8}, {1, MaxChunkSize, 3}}
+var fuzzLayouts = []TensorLayout{{1, 1, 1}, {3, 29, 4}, {2, 4096, 8}, {1, maxChunkSize, 3}}
 
 func FuzzDecode(f *testing.F) {
 	for _, quantized := range []bool{false, true} {
@@ -215,7 +215,7 @@ func TestGoldenBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _, err = Decode(old, fuzzLayouts, quantized)
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, errInvalid) {
 				t.Errorf("%s of version 2: error %v", g.name, err)
 			}
 			golden.Message(t, g.name+" "+kind+" of version 2", err)
@@ -269,7 +269,7 @@ func tensorBits(fields ...[2]int) []byte {
 
 func TestRefusedBytes(t *testing.T) {
 	ranked := []TensorLayout{{Chunks: 1, ChunkSize: 8, K: 2}}            // counts of 2 bits, sets of 2 of 5
-	listed := []TensorLayout{{Chunks: 1, ChunkSize: MaxChunkSize, K: 3}} // counts of 2 bits, indices of 16
+	listed := []TensorLayout{{Chunks: 1, ChunkSize: maxChunkSize, K: 3}} // counts of 2 bits, indices of 16
 	if !ranked[0].ranked() || listed[0].ranked() {
 		t.Fatal("the layouts do not have the encodings that the cases expect")
 	}
@@ -318,7 +318,7 @@ func TestRefusedBytes(t *testing.T) {
 		{"empty and spelled out", ranked, tensor(tensorBits([2]int{0b011, 3})...)},
 	} {
 		_, _, err := Decode(c.bytes, c.layouts, true)
-		if !errors.Is(err, ErrInvalid) {
+		if !errors.Is(err, errInvalid) {
 			t.Errorf("%s: error %v", c.name, err)
 		}
 		golden.Message(t, c.name, err)
@@ -330,7 +330,7 @@ func TestRefusedValuesAndResults(t *testing.T) {
 	for _, v := range []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN()} {
 		r := l.NewResult()
 		r.Counts[0], r.Values[0] = 1, float32(v)
-		if _, err := Encode(someHeader, []TensorLayout{l}, false, []TensorResult{r}); !errors.Is(err, ErrInvalid) {
+		if _, err := Encode(someHeader, []TensorLayout{l}, false, []TensorResult{r}); !errors.Is(err, errInvalid) {
 			t.Errorf("encode %v: error %v", v, err)
 		}
 		r.Values[0] = 1
@@ -345,7 +345,7 @@ func TestRefusedValuesAndResults(t *testing.T) {
 		w.write(0, 2)
 		w.write(uint64(math.Float32bits(float32(v))), 32)
 		w.align()
-		if _, _, err := Decode(w.bytes, []TensorLayout{l}, false); !errors.Is(err, ErrInvalid) {
+		if _, _, err := Decode(w.bytes, []TensorLayout{l}, false); !errors.Is(err, errInvalid) {
 			t.Errorf("decode %v: error %v", v, err)
 		}
 	}
@@ -358,19 +358,19 @@ func TestRefusedValuesAndResults(t *testing.T) {
 		"place not empty": {Counts: []uint16{1}, Indices: []uint16{1, 2}, Values: []float32{1, 0}},
 		"value not empty": {Counts: []uint16{1}, Indices: []uint16{1, 0}, Values: []float32{1, 1}},
 	} {
-		if _, err := Encode(someHeader, []TensorLayout{l}, true, []TensorResult{r}); !errors.Is(err, ErrInvalid) {
+		if _, err := Encode(someHeader, []TensorLayout{l}, true, []TensorResult{r}); !errors.Is(err, errInvalid) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	for _, bad := range []TensorLayout{{}, {1, 0, 1}, {1, 4, 5}, {1, MaxChunkSize + 1, 1}, {1, MaxChunkSize, MaxChunkSize}, {math.MaxInt32, 4, 4}} {
-		if _, _, err := Decode(make([]byte, HeaderSize), []TensorLayout{bad}, true); !errors.Is(err, ErrInvalid) {
+	for _, bad := range []TensorLayout{{}, {1, 0, 1}, {1, 4, 5}, {1, maxChunkSize + 1, 1}, {1, maxChunkSize, maxChunkSize}, {math.MaxInt32, 4, 4}} {
+		if _, _, err := Decode(make([]byte, HeaderSize), []TensorLayout{bad}, true); !errors.Is(err, errInvalid) {
 			t.Errorf("layout %v: error %v", bad, err)
 		}
 	}
-	if _, err := Encode(Header{}, nil, true, nil); !errors.Is(err, ErrInvalid) {
+	if _, err := Encode(Header{}, nil, true, nil); !errors.Is(err, errInvalid) {
 		t.Error("an empty batch was encoded")
 	}
-	if _, err := Encode(someHeader, []TensorLayout{l}, true, nil); !errors.Is(err, ErrInvalid) {
+	if _, err := Encode(someHeader, []TensorLayout{l}, true, nil); !errors.Is(err, errInvalid) {
 		t.Error("no result for a layout was encoded")
 	}
 }

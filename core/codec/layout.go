@@ -7,17 +7,17 @@ import (
 	"math/bits"
 )
 
-// MaxChunkSize is the maximum number of elements of a chunk, because indices are uint16.
-const MaxChunkSize = 1 << 16
+// maxChunkSize is the maximum number of elements of a chunk, because indices are uint16.
+const maxChunkSize = 1 << 16
 
-// ErrInvalid means that bytes or a result do not match the layouts or the format.
-var ErrInvalid = errors.New("invalid result")
+// errInvalid means that bytes or a result do not match the layouts or the format.
+var errInvalid = errors.New("invalid result")
 
 // TensorLayout is the layout of one tensor in a result.
 type TensorLayout struct {
 	// Chunks is the number of chunks, at least 1.
 	Chunks int
-	// ChunkSize is the number of coefficients of a chunk, 1 to MaxChunkSize.
+	// ChunkSize is the number of coefficients of a chunk, 1 to maxChunkSize.
 	ChunkSize int
 	// K is the maximum number of entries of a chunk, 1 to ChunkSize and at most 65535.
 	K int
@@ -51,9 +51,9 @@ func (l TensorLayout) NewResult() TensorResult {
 
 // Validate reports the first problem of a layout.
 func (l TensorLayout) Validate() error {
-	if l.Chunks < 1 || l.ChunkSize < 1 || l.ChunkSize > MaxChunkSize || l.K < 1 || l.K > min(l.ChunkSize, math.MaxUint16) ||
+	if l.Chunks < 1 || l.ChunkSize < 1 || l.ChunkSize > maxChunkSize || l.K < 1 || l.K > min(l.ChunkSize, math.MaxUint16) ||
 		l.Chunks > math.MaxInt32/l.K {
-		return fmt.Errorf("%w: layout of %d chunks, %d of %d coefficients each", ErrInvalid, l.Chunks, l.K, l.ChunkSize)
+		return fmt.Errorf("%w: layout of %d chunks, %d of %d coefficients each", errInvalid, l.Chunks, l.K, l.ChunkSize)
 	}
 	return nil
 }
@@ -70,11 +70,11 @@ func (l TensorLayout) check(r TensorResult, f form) error {
 	}
 	if len(r.Counts) != l.Chunks || len(r.Indices) != l.Chunks*l.K || len(r.Values) != l.Chunks*l.K {
 		return fmt.Errorf("%w: %d counts, %d indices, %d values for %d chunks of %d entries",
-			ErrInvalid, len(r.Counts), len(r.Indices), len(r.Values), l.Chunks, l.K)
+			errInvalid, len(r.Counts), len(r.Indices), len(r.Values), l.Chunks, l.K)
 	}
 	for c, count := range r.Counts {
 		if int(count) > l.K {
-			return fmt.Errorf("%w: chunk %d has %d entries, at most %d fit", ErrInvalid, c, count, l.K)
+			return fmt.Errorf("%w: chunk %d has %d entries, at most %d fit", errInvalid, c, count, l.K)
 		}
 		if err := l.checkChunk(r.Indices[c*l.K:][:l.K], r.Values[c*l.K:][:l.K], int(count)); err != nil {
 			return fmt.Errorf("chunk %d: %w", c, err)
@@ -90,7 +90,7 @@ func (l TensorLayout) checkChunk(indices []uint16, values []float32, count int) 
 	previous := -1
 	for i, index := range indices[:count] {
 		if int(index) <= previous || int(index) >= l.ChunkSize {
-			return fmt.Errorf("%w: index %d after %d in a chunk of %d", ErrInvalid, index, previous, l.ChunkSize)
+			return fmt.Errorf("%w: index %d after %d in a chunk of %d", errInvalid, index, previous, l.ChunkSize)
 		}
 		previous = int(index)
 		if err := checkValue(values[i]); err != nil {
@@ -99,7 +99,7 @@ func (l TensorLayout) checkChunk(indices []uint16, values []float32, count int) 
 	}
 	for i := count; i < len(indices); i++ {
 		if indices[i] != 0 || math.Float32bits(values[i]) != 0 {
-			return fmt.Errorf("%w: place %d of %d entries is not empty", ErrInvalid, i, count)
+			return fmt.Errorf("%w: place %d of %d entries is not empty", errInvalid, i, count)
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func (l TensorLayout) checkChunk(indices []uint16, values []float32, count int) 
 // checkValue refuses values that have no sign or cannot be averaged.
 func checkValue(v float32) error {
 	if magnitude := math.Float32bits(v) &^ (1 << 31); magnitude == 0 || magnitude > math.Float32bits(math.MaxFloat32) {
-		return fmt.Errorf("%w: value %v", ErrInvalid, v)
+		return fmt.Errorf("%w: value %v", errInvalid, v)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func EncodeLevels(h Header, layouts []TensorLayout, levelBits int, results []Ten
 }
 
 // DecodeLevels decodes the output of EncodeLevels for these layouts. For all other input it returns
-// an error that wraps ErrInvalid.
+// an error that wraps errInvalid.
 func DecodeLevels(b []byte, layouts []TensorLayout, levelBits int) (Header, []TensorResult, error) {
 	f, err := formOfLevels(levelBits)
 	if err != nil {
@@ -71,7 +71,7 @@ func formOf(quantized bool) form {
 
 func formOfLevels(levelBits int) (form, error) {
 	if levelBits < 1 || levelBits > MaxLevelBits {
-		return 0, fmt.Errorf("%w: levels of %d bits, want 1 to %d", ErrInvalid, levelBits, MaxLevelBits)
+		return 0, fmt.Errorf("%w: levels of %d bits, want 1 to %d", errInvalid, levelBits, MaxLevelBits)
 	}
 	return levels1 + form(levelBits-1), nil
 }
@@ -141,7 +141,7 @@ func (f form) check(values []float32) error {
 	most := float32(f.levels())
 	for _, v := range values {
 		if size := max(v, -v); most > 0 && (size > most || size != float32(int(size))) {
-			return fmt.Errorf("%w: level %v, want an integer up to %v", ErrInvalid, v, most)
+			return fmt.Errorf("%w: level %v, want an integer up to %v", errInvalid, v, most)
 		}
 	}
 	return nil
@@ -154,11 +154,11 @@ func (l TensorLayout) checkUnits(r TensorResult, f form) error {
 		want = l.Chunks
 	}
 	if len(r.Units) != want || len(r.Units) > len(r.Counts) {
-		return fmt.Errorf("%w: %d units, want %d", ErrInvalid, len(r.Units), want)
+		return fmt.Errorf("%w: %d units, want %d", errInvalid, len(r.Units), want)
 	}
 	for c, u := range r.Units {
 		if u > MaxUnit || r.Counts[c] == 0 && u != 0 {
-			return fmt.Errorf("%w: chunk %d of %d entries has the unit %d", ErrInvalid, c, r.Counts[c], u)
+			return fmt.Errorf("%w: chunk %d of %d entries has the unit %d", errInvalid, c, r.Counts[c], u)
 		}
 	}
 	return nil
@@ -188,7 +188,7 @@ func (r *bitReader) unit(before uint8) (uint8, error) {
 	n := 0
 	for r.read(1) == 0 {
 		if n++; n >= bits.Len(2*MaxUnit+1) {
-			return 0, fmt.Errorf("%w: a unit differs too much from the previous unit", ErrInvalid)
+			return 0, fmt.Errorf("%w: a unit differs too much from the previous unit", errInvalid)
 		}
 	}
 	v := int(1<<n | r.read(n))
@@ -197,7 +197,7 @@ func (r *bitReader) unit(before uint8) (uint8, error) {
 		u = int(before) - v/2
 	}
 	if u < 0 || u > MaxUnit {
-		return 0, fmt.Errorf("%w: unit %d, want 0 to %d", ErrInvalid, u, MaxUnit)
+		return 0, fmt.Errorf("%w: unit %d, want 0 to %d", errInvalid, u, MaxUnit)
 	}
 	return uint8(u), nil
 }

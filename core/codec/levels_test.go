@@ -131,7 +131,7 @@ func TestGoldenLevels(t *testing.T) {
 			}
 			golden.Compare(t, fmt.Sprintf("v3-%s-levels%d.golden", g.name, levelBits), got)
 			checkCanonicalLevels(t, got, fuzzLayouts, levelBits)
-			if _, _, err := Decode(got, fuzzLayouts, true); !errors.Is(err, ErrInvalid) {
+			if _, _, err := Decode(got, fuzzLayouts, true); !errors.Is(err, errInvalid) {
 				t.Errorf("levels were decoded as signs: error %v", err)
 			}
 		}
@@ -174,15 +174,15 @@ func TestRefusedLevels(t *testing.T) {
 		"no level":                 good(func(r *TensorResult) { r.Values[1] = 0 }),
 		"more units than chunks":   good(func(r *TensorResult) { r.Units = make([]uint8, 3) }),
 	} {
-		if _, err := EncodeLevels(someHeader, []TensorLayout{l}, 2, []TensorResult{r}); !errors.Is(err, ErrInvalid) {
+		if _, err := EncodeLevels(someHeader, []TensorLayout{l}, 2, []TensorResult{r}); !errors.Is(err, errInvalid) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	if _, err := Encode(someHeader, []TensorLayout{l}, true, []TensorResult{good(func(*TensorResult) {})}); !errors.Is(err, ErrInvalid) {
+	if _, err := Encode(someHeader, []TensorLayout{l}, true, []TensorResult{good(func(*TensorResult) {})}); !errors.Is(err, errInvalid) {
 		t.Error("a result with units was encoded as signs")
 	}
 	for _, levelBits := range []int{-1, 0, MaxLevelBits + 1} {
-		if _, _, err := DecodeLevels(nil, nil, levelBits); !errors.Is(err, ErrInvalid) {
+		if _, _, err := DecodeLevels(nil, nil, levelBits); !errors.Is(err, errInvalid) {
 			t.Errorf("levels of %d bits: error %v", levelBits, err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestRefusedLevels(t *testing.T) {
 	} {
 		b := append(bytes.Clone(head), tensorBits(fields...)...)
 		_, _, err := DecodeLevels(b, []TensorLayout{l}, 2)
-		if !errors.Is(err, ErrInvalid) {
+		if !errors.Is(err, errInvalid) {
 			t.Errorf("%s: error %v", name, err)
 		}
 		golden.Message(t, name, err)

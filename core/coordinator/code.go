@@ -22,7 +22,7 @@ const (
 	ErrInvalidWitness                  // the filters contain more than the round's items
 	ErrInvalidAction                   // the action is malformed or contradicts itself
 	ErrInvalidConfig                   // see ConfigError
-	ErrMalformed                       // see DecodeError
+	ErrMalformed                       // see decodeError
 	ErrPermissionless                  // the run admits all keys: there is nothing to authorize
 	ErrWrongNumber                     // the action names an authorization that is not the sender's current one
 	ErrUnrecorded                      // the run did not record this checkpoint, or has forgotten it

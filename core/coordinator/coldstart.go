@@ -1,26 +1,5 @@
 package coordinator
 
-// ColdStartBounds returns the first step of the running epoch and the number of steps over which
-// the learning rate rises because the epoch started with fresh optimizers. steps is 0 if the epoch
-// did not start cold.
-func (s *State) ColdStartBounds() (start, steps uint32) {
-	if !s.Epoch.ColdStart {
-		return s.Epoch.StartStep, 0
-	}
-	return s.Epoch.StartStep, s.Model.ColdStartWarmupSteps
-}
-
-// LearningRateScale returns the factor for the scheduled learning rate of a step of the running
-// epoch, as a fraction. It rises linearly from 0 at a cold start to 1 after
-// Model.ColdStartWarmupSteps. It is the same for all members.
-func (s *State) LearningRateScale(step uint32) (numerator, denominator uint32) {
-	start, steps := s.ColdStartBounds()
-	if step < start || step-start >= steps {
-		return 1, 1
-	}
-	return step - start, steps
-}
-
 // warm determines the trainers whose results do not count in a starting round. First, these are the
 // trainers on probation, if at least one trainer is not on probation. Second, among the other
 // trainers, these are the ones whose optimizers are younger than Model.ColdStartWarmupSteps, if at

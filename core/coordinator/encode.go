@@ -60,15 +60,15 @@ func (u *UpdateConfig) AppendTo(b []byte) []byte {
 	return c.bytes
 }
 
-// DecodeError locates the invalid bytes of a state. It wraps ErrMalformed.
-type DecodeError struct {
+// decodeError locates the invalid bytes of a state. It wraps ErrMalformed.
+type decodeError struct {
 	Field   string
 	Offset  int   // of the first byte after the last decoded field
 	Version uint8 // of the encoding, if it is an earlier version; else 0
 }
 
 // Error names the field and the offset. For an earlier encoding it also names the remedy.
-func (e *DecodeError) Error() string {
+func (e *decodeError) Error() string {
 	if e.Version != 0 {
 		return "state has encoding version " + strconv.Itoa(int(e.Version)) + ", this program reads version " + strconv.Itoa(EncodingVersion) +
 			": continue with the program that wrote it, or begin a new run from its checkpoint"
@@ -77,9 +77,9 @@ func (e *DecodeError) Error() string {
 }
 
 // Unwrap returns ErrMalformed.
-func (e *DecodeError) Unwrap() error { return ErrMalformed }
+func (e *decodeError) Unwrap() error { return ErrMalformed }
 
-// Decode reads a state from its canonical bytes. It returns a *DecodeError for bytes that
+// Decode reads a state from its canonical bytes. It returns a *decodeError for bytes that
 // AppendTo does not write, and for a state that breaks an invariant (see Check). It allocates
 // a list only after it has verified that the bytes of the list are there.
 func Decode(b []byte) (State, error) {
@@ -125,12 +125,12 @@ func (d *Decoder) Decode(b []byte) (State, error) {
 		return State{}, err
 	}
 	if broken := s.brokenInvariant(d.elected); broken != "" {
-		return State{}, &DecodeError{Field: broken, Offset: len(b)}
+		return State{}, &decodeError{Field: broken, Offset: len(b)}
 	}
 	return s, nil
 }
 
-// DecodeUpdateConfig reads the bytes that UpdateConfig.AppendTo wrote. It returns a *DecodeError for
+// DecodeUpdateConfig reads the bytes that UpdateConfig.AppendTo wrote. It returns a *decodeError for
 // all other bytes. It does not check whether the values are valid; Apply does.
 func DecodeUpdateConfig(b []byte) (UpdateConfig, error) {
 	c := coder{bytes: b, reads: true}
@@ -157,7 +157,7 @@ type coder struct {
 
 func (c *coder) fail(field string) {
 	if c.err == nil {
-		c.err = &DecodeError{Field: field, Offset: c.at}
+		c.err = &decodeError{Field: field, Offset: c.at}
 	}
 }
 

@@ -137,7 +137,7 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.alter(&state, &state.Trials[0])
-			var problem *DecodeError
+			var problem *decodeError
 			if err := state.Check(); !errors.As(err, &problem) || problem.Field != test.name {
 				t.Fatalf("got %v, want %s refused", err, test.name)
 			}
@@ -161,7 +161,7 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 	raw := state.AppendTo(nil)
 	for n := range raw {
 		_, err := Decode(raw[:n])
-		var problem *DecodeError
+		var problem *decodeError
 		if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Offset > n {
 			t.Fatalf("%d of %d bytes: %v", n, len(raw), err)
 		}
@@ -180,7 +180,7 @@ func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	raw := state.AppendTo(nil)
 	raw[0] = 10
 	_, err := Decode(raw)
-	var problem *DecodeError
+	var problem *decodeError
 	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 10 {
 		t.Errorf("encoding 10: %v", err)
 	}
@@ -288,7 +288,7 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 			state := goldenState(t)
 			test.alter(&state)
 			_, err := Decode(state.AppendTo(nil))
-			var problem *DecodeError
+			var problem *decodeError
 			if !errors.As(err, &problem) || problem.Field != test.name {
 				t.Fatalf("got %v, want %s refused", err, test.name)
 			}

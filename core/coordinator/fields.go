@@ -37,7 +37,7 @@ func (c *coder) version() {
 	v := uint8(EncodingVersion)
 	c.uint8(&v, "version")
 	if c.err == nil && v != 0 && v < EncodingVersion {
-		c.err = &DecodeError{Field: "version", Offset: c.at, Version: v}
+		c.err = &decodeError{Field: "version", Offset: c.at, Version: v}
 	}
 	c.check(v == EncodingVersion, "version")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// Check returns nil if the state obeys the invariants below, and otherwise a *DecodeError that names
+// Check returns nil if the state obeys the invariants below, and otherwise a *decodeError that names
 // the broken one. They hold for every state that New, Apply and Tick can reach and that Decode accepts.
 //
 //   - Configuration, model and run id are valid. RunState, ClientState and checkpoint kinds exist.
@@ -43,7 +43,7 @@ import (
 //     peers, there are neither uploads nor earlier checkpoints.
 func (s *State) Check() error {
 	if broken := s.brokenInvariant((*Round).electedSet); broken != "" {
-		return &DecodeError{Field: broken}
+		return &decodeError{Field: broken}
 	}
 	return nil
 }

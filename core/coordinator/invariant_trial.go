@@ -38,7 +38,7 @@ func (s *State) clashes(index int) bool {
 			of++
 		}
 	}
-	return of > MaxTrialsOfOne
+	return of > maxTrialsOfOne
 }
 
 // brokenJurors checks that only jurors of open trials have voted, and that there are not too many

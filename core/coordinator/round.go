@@ -25,18 +25,6 @@ func (r *Round) electedSet(c Config) (elected MemberSet) {
 	return elected
 }
 
-// Selection returns the input from which the roles of the round's members are drawn. With it, a
-// member's assign.Proof can be verified.
-func (r *Round) Selection(c Config) assign.Selection {
-	return assign.Selection{
-		Seed:                r.Seed,
-		BatchSeed:           r.BatchSeed,
-		Members:             len(r.Members),
-		WitnessNodes:        int(c.WitnessNodes),
-		VerificationPercent: int(c.VerificationPercent),
-	}
-}
-
 // owners returns the indices in r.Members of the members with a batch, ascending.
 func (r *Round) owners(c Config) []int {
 	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize)

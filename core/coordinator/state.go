@@ -25,7 +25,7 @@ const (
 	MaxTrials         = 8    // at the same time
 	MaxJury           = 96   // of a trial
 	MaxComplaints     = 3    // of one member in one epoch
-	MaxTrialsOfOne    = 2    // trials of one client at the same time
+	maxTrialsOfOne    = 2    // trials of one client at the same time
 
 	// MaxTime is the maximum of every time in Config, in milliseconds: 10⁹ seconds, or 31 years.
 	// The sum of a few such times in nanoseconds fits into 64 bits.

@@ -128,7 +128,7 @@ func (s *State) MayAccuse(from ClientID, a Accuse) error {
 		}
 	}
 	switch {
-	case of >= MaxTrialsOfOne:
+	case of >= maxTrialsOfOne:
 		return ErrDuplicate
 	case len(s.Trials) >= MaxTrials:
 		return ErrFull

@@ -16,9 +16,6 @@ func TestContinuedRunStartsCold(t *testing.T) {
 	if !r.Epoch.ColdStart || r.Epoch.StartStep != 10 || len(r.Lapses) != 0 {
 		t.Errorf("the epoch does not start cold:\n%s", r.String())
 	}
-	if n, d := r.LearningRateScale(11); n != 1 || d != 2 {
-		t.Errorf("learning rate scaled by %d/%d, want 1/2", n, d)
-	}
 	r.finishEpoch("x")
 	r.startTraining()
 	if r.Epoch.ColdStart {

@@ -212,7 +212,7 @@ func TestOneAnswerForMany(t *testing.T) {
 	if first.body != plain.body || !json.Valid([]byte(first.body)) {
 		t.Error("the answers differ")
 	}
-	time.Sleep(600 * time.Millisecond)
+	time.Sleep(600 * time.Millisecond) // until the cached answer has expired
 	if again := ask(t, address, http.Header{"If-None-Match": {first.header.Get("ETag")}}); again.status != http.StatusNotModified {
 		t.Errorf("asked again: %d", again.status)
 	}

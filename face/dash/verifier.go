@@ -67,7 +67,7 @@ func FindVerifier() (*Verifier, error) {
 	looked := make([]string, 0, 3)
 	for _, folder := range []string{"lib", "../lib", "../lib/psyche"} {
 		folder = filepath.Join(filepath.Dir(self), folder)
-		v, err := ReadVerifier(folder)
+		v, err := readVerifier(folder)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return v, err
 		}
@@ -76,8 +76,8 @@ func FindVerifier() (*Verifier, error) {
 	return nil, fmt.Errorf("%w: make verifier writes %s and %s; looked in %s", ErrNoVerifier, programFile, loaderFile, strings.Join(looked, ", "))
 }
 
-// ReadVerifier reads the files of a verifier.
-func ReadVerifier(folder string) (*Verifier, error) {
+// readVerifier reads the files of a verifier.
+func readVerifier(folder string) (*Verifier, error) {
 	program, err := readBounded(filepath.Join(folder, programFile), maxProgram)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -39,12 +40,7 @@ func (b *Board) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector. It omits metrics of single tensors.
 func (b *Board) Collect(to chan<- prometheus.Metric) {
 	values := b.Values()
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if task, ok := strings.CutPrefix(name, "eval/"); ok {
 			task, metric, _ := strings.Cut(task, "/")
 			desc := prometheus.NewDesc("psyche_client_eval", "Score of the model in a task.", []string{"task", "metric"}, nil)

@@ -482,9 +482,9 @@ func TestModelFails(t *testing.T) {
 	}
 }
 
-// TestEnd stops a server. It checks that waiting requests are refused, and that an answer in
+// TestStopAnswersOrRefuses stops a server. It checks that waiting requests are refused, and that an answer in
 // progress ends normally or with an error.
-func TestEnd(t *testing.T) {
+func TestStopAnswersOrRefuses(t *testing.T) {
 	t.Run("in time", func(t *testing.T) { testEnd(t, false) })
 	t.Run("cut", func(t *testing.T) { testEnd(t, true) })
 }

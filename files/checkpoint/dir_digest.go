@@ -53,13 +53,13 @@ func manifestOf(ctx context.Context, dir string, counting *counter) (m Manifest,
 			return m, err
 		case i > 0 && step != m.Step:
 			return m, fmt.Errorf("%w: the shards have different steps, %d and %d", ErrInvalid, m.Step, step)
-		case len(m.Tensors)+len(tensors) > MaxTensors:
-			return m, fmt.Errorf("%w: more than %d tensors", ErrInvalid, MaxTensors)
+		case len(m.Tensors)+len(tensors) > maxTensors:
+			return m, fmt.Errorf("%w: more than %d tensors", ErrInvalid, maxTensors)
 		}
 		m.Step, m.Tensors = step, append(m.Tensors, tensors...)
 	}
 	slices.SortFunc(m.Tensors, func(a, b TensorEntry) int { return strings.Compare(a.Name, b.Name) })
-	return m, m.Validate()
+	return m, m.validate()
 }
 
 // tensorFiles returns the names of a folder's tensor files.

@@ -29,7 +29,7 @@ func OpenDir(dir string) (*Opened, error) {
 		return file.tensors(), file.Metadata, nil
 	})
 	if err == nil {
-		err = s.manifestWithout().Validate()
+		err = s.manifestWithout().validate()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoint %s: %w", dir, err)

@@ -44,7 +44,7 @@ func CheckDir(dir string) (values uint64, err error) {
 	s, err := readDir(dir, readHeader)
 	m := s.manifestWithout()
 	if err == nil {
-		err = m.Validate()
+		err = m.validate()
 	}
 	if err != nil {
 		return 0, fmt.Errorf("check checkpoint %s: %w", dir, err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/psyche-go/psyche/base/atomicfile"
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
@@ -26,8 +27,8 @@ const (
 // stepKey is the metadata key for Snapshot.Step in a tensor file. The value is decimal.
 const stepKey = "step"
 
-// ErrOccupied means that a folder contains something other than a checkpoint.
-var ErrOccupied = errors.New("the folder has files that are not part of a checkpoint")
+// errOccupied means that a folder contains something other than a checkpoint.
+var errOccupied = errors.New("the folder has files that are not part of a checkpoint")
 
 // Extra is an additional file in the folder of a checkpoint, such as the state of an optimizer.
 // Write creates it at the given path.
@@ -38,7 +39,7 @@ type Extra struct {
 
 // WriteDir writes the snapshot as a Hugging Face folder. The folder appears atomically. An older
 // checkpoint in its place is complete until then. If the folder contains anything else, WriteDir
-// refuses with ErrOccupied and does not change it. WriteDir removes the remains of earlier attempts
+// refuses with errOccupied and does not change it. WriteDir removes the remains of earlier attempts
 // by killed processes.
 func WriteDir(dir string, s Snapshot, extras ...Extra) error {
 	return WriteDirThrough(dir, s, whole, extras...)
@@ -60,10 +61,6 @@ func WriteDirThrough(dir string, s Snapshot, through Through, extras ...Extra) e
 		return fmt.Errorf("write checkpoint %s: %w", dir, err)
 	}
 	return nil
-}
-
-func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) error {
-	return writeDirThrough(dir, s, shardSize, whole, extras)
 }
 
 func writeDirThrough(dir string, s Snapshot, shardSize int64, through Through, extras []Extra) error {
@@ -110,7 +107,7 @@ func FillDir(dir string, fill func(temporary string) error) (err error) {
 	if err := fill(temporary); err != nil {
 		return err
 	}
-	if err := syncDir(temporary); err != nil {
+	if err := atomicfile.SyncFolder(temporary); err != nil {
 		return err
 	}
 	return putInPlace(temporary, dir)
@@ -197,12 +194,12 @@ func CheckTarget(dir string) error {
 	config := false
 	for _, entry := range entries {
 		if !entry.Type().IsRegular() || !known(entry.Name()) {
-			return fmt.Errorf("%w: %s; choose another folder or move it away", ErrOccupied, filepath.Join(dir, entry.Name()))
+			return fmt.Errorf("%w: %s; choose another folder or move it away", errOccupied, filepath.Join(dir, entry.Name()))
 		}
 		config = config || entry.Name() == ConfigFile
 	}
 	if len(entries) > 0 && !config {
-		return fmt.Errorf("%w: %s has files but not %s; choose another folder", ErrOccupied, dir, ConfigFile)
+		return fmt.Errorf("%w: %s has files but not %s; choose another folder", errOccupied, dir, ConfigFile)
 	}
 	return nil
 }
@@ -223,7 +220,7 @@ func putInPlace(temporary, dir string) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return atomicfile.SyncFolder(filepath.Dir(dir))
 }
 
 func swap(temporary, dir string) error {
@@ -252,13 +249,4 @@ func writeFile(path string, data []byte) error {
 		return err
 	}
 	return file.Close()
-}
-
-func syncDir(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = folder.Close() }()
-	return folder.Sync()
 }

@@ -54,7 +54,7 @@ func ParseFacts(text []byte) (Facts, error) {
 		return f, fmt.Errorf("%w: %s: %w", ErrInvalid, FactsFile, err)
 	}
 	switch {
-	case f.RunID == "" || len(f.RunID) > MaxNameLength:
+	case f.RunID == "" || len(f.RunID) > maxNameLength:
 		return f, fmt.Errorf("%w: %s: invalid run_id %q", ErrInvalid, FactsFile, f.RunID)
 	case len(f.Digest) != 64:
 		return f, fmt.Errorf("%w: %s: digest %q, want 64 hex digits", ErrInvalid, FactsFile, f.Digest)

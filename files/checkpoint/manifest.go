@@ -75,11 +75,11 @@ func (m Manifest) Blobs() []Blob {
 // bit.
 func (m Manifest) Digest() [32]byte { return blake3.Sum256(m.Encode()) }
 
-// Validate checks bounds, names and order.
-func (m Manifest) Validate() error {
-	if len(m.Files) > MaxFiles || len(m.Tensors) > MaxTensors {
+// validate checks bounds, names and order.
+func (m Manifest) validate() error {
+	if len(m.Files) > maxFiles || len(m.Tensors) > maxTensors {
 		return fmt.Errorf("%w: %d files and %d tensors, the limits are %d and %d",
-			ErrInvalid, len(m.Files), len(m.Tensors), MaxFiles, MaxTensors)
+			ErrInvalid, len(m.Files), len(m.Tensors), maxFiles, maxTensors)
 	}
 	for i, e := range m.Files {
 		if !besideTensors(e.Name) {
@@ -96,8 +96,8 @@ func (m Manifest) Validate() error {
 		if err := checkTensorName(e.Name); err != nil {
 			return err
 		}
-		if len(e.Shape) > MaxRank {
-			return fmt.Errorf("%w: tensor %s has %d dimensions, the limit is %d", ErrInvalid, e.Name, len(e.Shape), MaxRank)
+		if len(e.Shape) > maxRank {
+			return fmt.Errorf("%w: tensor %s has %d dimensions, the limit is %d", ErrInvalid, e.Name, len(e.Shape), maxRank)
 		}
 		if _, err := safetensors.Size(e.DType, e.Shape); err != nil {
 			return fmt.Errorf("%w: tensor %s: %w", ErrInvalid, e.Name, err)
@@ -173,7 +173,7 @@ func DecodeManifest(b []byte) (Manifest, error) {
 	if len(d.rest) > 0 {
 		return Manifest{}, fmt.Errorf("%w: %d bytes follow the manifest", ErrInvalid, len(d.rest))
 	}
-	if err := m.Validate(); err != nil {
+	if err := m.validate(); err != nil {
 		return Manifest{}, err
 	}
 	return m, nil
@@ -205,7 +205,7 @@ func (d *decoder) text() string   { return string(d.take(int(d.uint8()))) }
 // Assemble builds the snapshot of a valid manifest. get returns the content that has the given
 // hash. Assemble verifies the content, and returns an error that names it if it is wrong.
 func (m Manifest) Assemble(get func(hash [32]byte, size uint64) ([]byte, error)) (Snapshot, error) {
-	if err := m.Validate(); err != nil {
+	if err := m.validate(); err != nil {
 		return Snapshot{}, err
 	}
 	fetch := func(name string, hash [32]byte, size uint64) ([]byte, error) {

@@ -14,10 +14,10 @@ import (
 
 // Limits of a snapshot, also for data from peers.
 const (
-	MaxFiles      = 64
-	MaxTensors    = 1 << 17
-	MaxNameLength = 255 // bytes
-	MaxRank       = 8
+	maxFiles      = 64
+	maxTensors    = 1 << 17
+	maxNameLength = 255 // bytes
+	maxRank       = 8
 	MaxFileSize   = 64 << 20 // bytes of a file other than tensors; the largest tokenizers have 35 MB
 )
 
@@ -56,9 +56,9 @@ func (s Snapshot) Sort() {
 	slices.SortFunc(s.Tensors, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Validate checks names, order, limits, and that every tensor's data fits its shape.
+// validate checks names, order, limits, and that every tensor's data fits its shape.
 func (s Snapshot) Validate() error {
-	if err := s.manifestWithout().Validate(); err != nil {
+	if err := s.manifestWithout().validate(); err != nil {
 		return err
 	}
 	for _, tensor := range s.Tensors {
@@ -138,7 +138,7 @@ func besideTensors(name string) bool {
 }
 
 func checkTensorName(name string) error {
-	if name == "" || len(name) > MaxNameLength || !utf8.ValidString(name) || strings.HasPrefix(name, "__") {
+	if name == "" || len(name) > maxNameLength || !utf8.ValidString(name) || strings.HasPrefix(name, "__") {
 		return fmt.Errorf("%w: tensor name %q is not allowed", ErrInvalid, name)
 	}
 	return nil

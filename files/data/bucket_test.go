@@ -141,7 +141,7 @@ func TestBucketsThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s: %v, want %v", directory, err, want)
 		}
 	}
-	if _, err := New(context.Background(), []config.DataLocation{gcp("x", seeded)}, Options{SeqLen: 4}); !errors.Is(err, ErrUnsupported) {
+	if _, err := New(context.Background(), []config.DataLocation{gcp("x", seeded)}, Options{SeqLen: 4}); !errors.Is(err, errUnsupported) {
 		t.Errorf("without a driver: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,8 @@ import (
 
 // Errors of New and of providers.
 var (
-	// ErrUnsupported means that a kind of location is known but cannot be read here.
-	ErrUnsupported = errors.New("this program cannot read the data location")
+	// errUnsupported means that a kind of location is known but cannot be read here.
+	errUnsupported = errors.New("this program cannot read the data location")
 
 	// ErrOtherData means that a location has other data than a location that was read before.
 	ErrOtherData = errors.New("data location has different data than the previous location")
@@ -23,8 +24,8 @@ var (
 	// ErrUnusable means that a location is not usable; a retry does not help.
 	ErrUnusable = errors.New("data location cannot be used")
 
-	// ErrFailing is the error of a Dummy location that always fails.
-	ErrFailing = errors.New("dummy data location fails on purpose")
+	// errFailing is the error of a Dummy location that always fails.
+	errFailing = errors.New("dummy data location fails on purpose")
 )
 
 // Provider returns sequences by their index over the whole run. Its methods may be called
@@ -87,16 +88,12 @@ type Serving struct {
 }
 
 // New opens the first working location of the list. The returned provider switches to the next
-// location if one fails; see Fallback. With Options.Path it opens that folder, which must contain
+// location if one fails; see fallback. With Options.Path it opens that folder, which must contain
 // the run's data, with the token size and shuffle of the first location that has them. The error
 // contains the reason for each location that did not work.
 func New(ctx context.Context, locations []config.DataLocation, o Options) (Provider, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Web.Logger == nil {
-		o.Web.Logger = o.Logger
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Web.Logger = cmp.Or(o.Web.Logger, o.Logger)
 	if o.Path != "" {
 		location, err := override(locations, o.Path)
 		if err != nil {
@@ -132,10 +129,10 @@ func override(locations []config.DataLocation, path string) (config.DataLocation
 		}
 	}
 	if mixed {
-		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot replace a weighted mix of sources", ErrUnsupported)
+		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot replace a weighted mix of sources", errUnsupported)
 	}
 	if served {
-		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot replace a data server, because only the server's operator knows its order of sequences", ErrUnsupported)
+		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot replace a data server, because only the server's operator knows its order of sequences", errUnsupported)
 	}
 	return local(path, config.TwoBytes, config.Shuffle{}), nil
 }

@@ -37,11 +37,11 @@ func TestNewTakesTheFirstLocationThatWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([][]int32{{10, 11, 12}}, read(t, p.(*Fallback), 0, 1)); diff != "" {
+	if diff := cmp.Diff([][]int32{{10, 11, 12}}, read(t, p.(*fallback), 0, 1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	_, err = New(context.Background(), locations[:3], Options{SeqLen: 2})
-	if !errors.Is(err, ErrFailing) || !errors.Is(err, ErrUnsupported) || !errors.Is(err, os.ErrNotExist) {
+	if !errors.Is(err, errFailing) || !errors.Is(err, errUnsupported) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want an error for each location", err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "data location Server 127.0.0.1:1") {
@@ -58,7 +58,7 @@ func TestPathReplacesTheLocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([][]int32{{20, 21, 22}}, read(t, p.(*Fallback), 0, 1)); diff != "" {
+	if diff := cmp.Diff([][]int32{{20, 21, 22}}, read(t, p.(*fallback), 0, 1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -68,7 +68,7 @@ func TestDummyDeliversZeros(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([][]int32{{0, 0, 0}}, read(t, p.(*Fallback), 0, 1)); diff != "" {
+	if diff := cmp.Diff([][]int32{{0, 0, 0}}, read(t, p.(*fallback), 0, 1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := p.Batch(context.Background(), assign.BatchID{}); err == nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// maxProbes is the number of sequences that a Fallback keeps for comparing locations.
+// maxProbes is the number of sequences that a fallback keeps for comparing locations.
 const maxProbes = 4
 
-// Fallback reads from one of several locations of the same data. If the current location fails, the
+// fallback reads from one of several locations of the same data. If the current location fails, the
 // next one in the list takes over, after the last the first, and serves until it fails itself. A
 // location with wrong data is not used again.
 //
 // A location may take over only if it has the same data: the same number of sequences, in the same
 // order, and the same tokens in some of the sequences that were read before. Within the deadline of
 // a call, every remaining location gets its share of the time.
-type Fallback struct {
+type fallback struct {
 	options Options
 	sources []*source
 
@@ -55,8 +55,8 @@ type probe struct {
 	hash  [32]byte
 }
 
-func newFallback(locations []config.DataLocation, o Options) *Fallback {
-	f := &Fallback{options: o, reported: -1}
+func newFallback(locations []config.DataLocation, o Options) *fallback {
+	f := &fallback{options: o, reported: -1}
 	for _, location := range locations {
 		f.sources = append(f.sources, &source{location: location, lock: make(chan struct{}, 1)})
 	}
@@ -64,7 +64,7 @@ func newFallback(locations []config.DataLocation, o Options) *Fallback {
 }
 
 // begin opens the first location that works.
-func (f *Fallback) begin(ctx context.Context) error {
+func (f *fallback) begin(ctx context.Context) error {
 	var errs []error
 	for i := range f.sources {
 		opened, err := f.ready(ctx, i)
@@ -84,10 +84,10 @@ func (f *Fallback) begin(ctx context.Context) error {
 }
 
 // Len returns the number of sequences of one pass.
-func (f *Fallback) Len() uint64 { return f.len }
+func (f *fallback) Len() uint64 { return f.len }
 
 // Close closes all locations.
-func (f *Fallback) Close() error {
+func (f *fallback) Close() error {
 	var errs []error
 	for _, source := range f.sources {
 		source.lock <- struct{}{}
@@ -102,19 +102,19 @@ func (f *Fallback) Close() error {
 
 // Batch reads a batch from the current location, or from the next one that works. Indices at or
 // beyond Len belong to further passes over the data.
-func (f *Fallback) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
+func (f *fallback) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
 	return f.read(ctx, id, Provider.Batch)
 }
 
 // AuditBatch implements yielding.
-func (f *Fallback) AuditBatch(ctx context.Context, id assign.BatchID) (Batch, error) {
+func (f *fallback) AuditBatch(ctx context.Context, id assign.BatchID) (Batch, error) {
 	return f.read(ctx, id, func(p Provider, ctx context.Context, id assign.BatchID) (Batch, error) { return AuditBatch(ctx, p, id) })
 }
 
 // reads reads a batch from a location.
 type reads func(p Provider, ctx context.Context, id assign.BatchID) (Batch, error)
 
-func (f *Fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batch, error) {
+func (f *fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batch, error) {
 	if err := ctx.Err(); err != nil {
 		return Batch{}, fmt.Errorf("read batch %v: %w", id, err)
 	}
@@ -162,7 +162,7 @@ func failed(errs []error) error {
 }
 
 // from reads a batch from one location, within its share of the remaining time.
-func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID, how reads) (Batch, error) {
+func (f *fallback) from(ctx context.Context, i, left int, id assign.BatchID, how reads) (Batch, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
 		defer cancel()
@@ -183,7 +183,7 @@ func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID, how
 }
 
 // ready opens a location unless it is open, and compares it with previously read data.
-func (f *Fallback) ready(ctx context.Context, i int) (Provider, error) {
+func (f *fallback) ready(ctx context.Context, i int) (Provider, error) {
 	s := f.sources[i]
 	select {
 	case s.lock <- struct{}{}:
@@ -213,7 +213,7 @@ func (f *Fallback) ready(ctx context.Context, i int) (Provider, error) {
 	return s.provider, nil
 }
 
-func (f *Fallback) drop(s *source, err error) {
+func (f *fallback) drop(s *source, err error) {
 	s.lock <- struct{}{}
 	defer func() { <-s.lock }()
 	s.broken = err
@@ -221,7 +221,7 @@ func (f *Fallback) drop(s *source, err error) {
 
 // compare returns an error if the data of a location differs from the data of the location that
 // served first.
-func (f *Fallback) compare(ctx context.Context, s *source) error {
+func (f *fallback) compare(ctx context.Context, s *source) error {
 	if got := s.provider.Len(); got != f.len {
 		return fmt.Errorf("%w: %d sequences, want %d", ErrOtherData, got, f.len)
 	}
@@ -287,7 +287,7 @@ func shuffleOf(location config.DataLocation) *[32]byte {
 }
 
 // remember keeps the hash of a batch's first sequence.
-func (f *Fallback) remember(batch Batch) {
+func (f *fallback) remember(batch Batch) {
 	if len(f.sources) == 1 {
 		return
 	}
@@ -319,7 +319,7 @@ func Fingerprint(batch Batch, sequence int) [32]byte {
 }
 
 // use records which location serves, and reports a change.
-func (f *Fallback) use(i int, because error) {
+func (f *fallback) use(i int, because error) {
 	f.mu.Lock()
 	f.serving = i
 	same := f.reported == i
@@ -336,7 +336,7 @@ func (f *Fallback) use(i int, because error) {
 }
 
 // skip makes the next call start after a location.
-func (f *Fallback) skip(i int, because error) {
+func (f *fallback) skip(i int, because error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.serving, f.because = (i+1)%len(f.sources), because

@@ -78,7 +78,7 @@ func TestTheNextLocationTakesOver(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 2}, locations); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
-	if !errors.Is(told[0].Because, ErrFailing) || !errors.Is(told[1].Because, tokens.ErrChanged) {
+	if !errors.Is(told[0].Because, errFailing) || !errors.Is(told[1].Because, tokens.ErrChanged) {
 		t.Errorf("reasons: %v, %v", told[0].Because, told[1].Because)
 	}
 	if !strings.HasPrefix(told[1].Location, "Http "+base) {

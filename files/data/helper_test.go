@@ -60,7 +60,7 @@ func urls(base string, shuffle config.Shuffle) config.DataLocation {
 	}}
 }
 
-func open4(t testing.TB, o Options, locations ...config.DataLocation) *Fallback {
+func open4(t testing.TB, o Options, locations ...config.DataLocation) *fallback {
 	t.Helper()
 	o.SeqLen, o.Web = 4, quick
 	p, err := New(context.Background(), locations, o)
@@ -68,14 +68,14 @@ func open4(t testing.TB, o Options, locations ...config.DataLocation) *Fallback 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.(*Fallback).Close(); err != nil {
+		if err := p.(*fallback).Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return p.(*Fallback)
+	return p.(*fallback)
 }
 
-func read(t testing.TB, p *Fallback, start, end uint64) [][]int32 {
+func read(t testing.TB, p *fallback, start, end uint64) [][]int32 {
 	t.Helper()
 	got, err := p.Batch(context.Background(), assign.BatchID{Start: start, End: end})
 	if err != nil {

@@ -74,7 +74,7 @@ func MixOrder(ctx context.Context, url string, o Options, first, n uint64, each 
 		number, at := mix.At(index)
 		source, ok := mix.Sources()[number].(interface{ Place(uint64) tokens.Place })
 		if !ok {
-			return fmt.Errorf("%w: the order of source %d of %s is unknown", ErrUnsupported, number, web.Redact(url))
+			return fmt.Errorf("%w: the order of source %d of %s is unknown", errUnsupported, number, web.Redact(url))
 		}
 		if err := errors.Join(ctx.Err(), each(index, MixedPlace{number, source.Place(at)})); err != nil {
 			return err

@@ -37,13 +37,13 @@ func open(ctx context.Context, location config.DataLocation, o Options) (Provide
 	case location.Server != nil && o.Server != nil:
 		return o.Server(ctx, *location.Server, o)
 	case location.Server != nil:
-		return nil, fmt.Errorf("%w: it has no client for data servers", ErrUnsupported)
+		return nil, fmt.Errorf("%w: it has no client for data servers", errUnsupported)
 	case location.Dummy != nil && location.Dummy.Failing:
-		return nil, ErrFailing
+		return nil, errFailing
 	case location.Dummy != nil:
 		return newDummy(o.SeqLen)
 	default:
-		return nil, fmt.Errorf("%w; add a Local or Http location, or name a folder with the data", ErrUnsupported)
+		return nil, fmt.Errorf("%w; add a Local or Http location, or name a folder with the data", errUnsupported)
 	}
 }
 
@@ -56,7 +56,7 @@ func openHTTP(ctx context.Context, at config.HTTPData, o Options) (reader, error
 	options := tokenOptions(at.TokenSize, at.Shuffle, o)
 	if gcp := at.Location.Gcp; gcp != nil {
 		if o.Bucket == nil {
-			return nil, fmt.Errorf("%w: it has no driver for Google Cloud Storage", ErrUnsupported)
+			return nil, fmt.Errorf("%w: it has no driver for Google Cloud Storage", errUnsupported)
 		}
 		store, err := o.Bucket(ctx, gcp.BucketName)
 		if err != nil {

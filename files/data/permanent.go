@@ -2,6 +2,7 @@ package data
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/psyche-go/psyche/files/data/preprocessed"
 	"github.com/psyche-go/psyche/files/data/tokens"
@@ -14,10 +15,5 @@ var permanent = []error{tokens.ErrTokenRange, tokens.ErrChanged, web.ErrNoRange,
 // IsPermanent reports whether an error of Provider.Batch means that the data itself is wrong in
 // every location of the run, so that a retry fails in the same way.
 func IsPermanent(err error) bool {
-	for _, target := range permanent {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(permanent, func(target error) bool { return errors.Is(err, target) })
 }

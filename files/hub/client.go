@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -133,9 +134,7 @@ func (c *Client) sendOnce(ctx context.Context, r request, u *url.URL) (*http.Res
 	if err != nil {
 		return nil, fmt.Errorf("%w: address %s: %w", ErrProtocol, bare(u), err)
 	}
-	for name, values := range r.header {
-		q.Header[name] = values
-	}
+	maps.Copy(q.Header, r.header)
 	if body != nil {
 		q.ContentLength = r.size
 		if r.size == 0 {
@@ -188,7 +187,7 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 			policy.Reset()
 		}
 		rest := policy.NextBackOff()
-		status, answered := errors.AsType[*StatusError](err)
+		status, answered := errors.AsType[*statusError](err)
 		_, broken := errors.AsType[*networkError](err)
 		switch {
 		case !broken && (!answered || !status.transient()):
@@ -247,7 +246,7 @@ func (c *Client) callOnce(ctx context.Context, r request, limit int64) ([]byte, 
 		return nil, nil, watch.explain(err)
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return nil, nil, statusError(response)
+		return nil, nil, readStatusError(response)
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(watched{response.Body, watch}, limit+1))

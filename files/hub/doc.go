@@ -32,7 +32,7 @@
 // # Uploads
 //
 // Large files go to the LFS storage that the Hub names, in one piece or in parts. A commit names
-// its parent, so the Hub refuses one of two concurrent writers (ErrConflict), and no commit
+// its parent, so the Hub refuses one of two concurrent writers (errConflict), and no commit
 // overwrites another unseen. Files that the repository already has are not sent again. If nothing
 // differs, there is no commit.
 //

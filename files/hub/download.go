@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // Git names its blobs by it
 	"crypto/sha256"
@@ -22,8 +23,8 @@ import (
 	"github.com/psyche-go/psyche/base/diskspace"
 )
 
-// DefaultMaxBytes is the default maximum size of a snapshot.
-const DefaultMaxBytes = 4 << 40
+// defaultMaxBytes is the default maximum size of a snapshot.
+const defaultMaxBytes = 4 << 40
 
 // Progress is the progress of a transfer. Bytes include files that were already there.
 type Progress struct {
@@ -37,7 +38,7 @@ type Progress struct {
 type SnapshotOptions struct {
 	Revision string                 // branch, tag or commit; default DefaultRevision
 	Match    func(path string) bool // reports which files to download; nil: all
-	MaxBytes int64                  // maximum size of all files together; default DefaultMaxBytes
+	MaxBytes int64                  // maximum size of all files together; default defaultMaxBytes
 	Public   bool                   // only public files, including cached ones
 	Progress func(Progress)         // called by one goroutine at a time; may be nil
 }
@@ -52,10 +53,8 @@ type Snapshot struct {
 // Snapshot downloads the matching files of a revision into the cache, except files that are already
 // there. If the revision is a cached commit, Snapshot does not contact the Hub.
 func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (Snapshot, error) {
-	if o.Revision == "" {
-		o.Revision = DefaultRevision
-	}
-	setDefault(&o.MaxBytes, DefaultMaxBytes)
+	o.Revision = cmp.Or(o.Revision, DefaultRevision)
+	setDefault(&o.MaxBytes, defaultMaxBytes)
 	s, err := c.snapshot(ctx, repo, o)
 	if err != nil { // s may not be usable
 		return Snapshot{}, fmt.Errorf("download %s at %s: %w", repo, o.Revision, err)
@@ -357,7 +356,7 @@ func (f *fetch) attempt(ctx context.Context) error {
 	case http.StatusRequestedRangeNotSatisfiable:
 		return errors.Join(&networkError{"resume " + f.entry.Path, errors.New("the server does not have the requested bytes; starting again")}, f.restart())
 	default:
-		return statusError(response)
+		return readStatusError(response)
 	}
 	if err := f.check(about); err != nil {
 		return err

@@ -14,13 +14,13 @@ import (
 	"github.com/psyche-go/psyche/base/pause"
 )
 
-// Errors of the Hub, to which a StatusError unwraps, and of local checks.
+// Errors of the Hub, to which a statusError unwraps, and of local checks.
 var (
 	ErrUnauthorized = errors.New("the token or the repository's name is wrong; set HF_TOKEN, or correct the name")
 	ErrForbidden    = errors.New("the token does not have permission")
 	ErrGated        = errors.New("the repository is gated; accept its conditions on its page, then use a token of that account")
 	ErrNotFound     = errors.New("not found")
-	ErrConflict     = errors.New("the repository changed in the meantime")
+	errConflict     = errors.New("the repository changed in the meantime")
 
 	ErrNoToken     = error(noToken{}) // an ErrUnauthorized that is known without a request
 	ErrUnreachable = errors.New("cannot reach the Hub; check the network, set HF_ENDPOINT for another Hub, or HF_HUB_OFFLINE=1 to use only the cache")
@@ -40,8 +40,8 @@ func (noToken) Error() string {
 
 func (noToken) Is(target error) bool { return target == ErrUnauthorized }
 
-// StatusError is an unsuccessful response of a server.
-type StatusError struct {
+// statusError is an unsuccessful response of a server.
+type statusError struct {
 	Method     string
 	URL        string // without query, which may contain a signature
 	Status     int
@@ -51,7 +51,7 @@ type StatusError struct {
 }
 
 // Error names the requested object, and what the user can do about the error.
-func (e *StatusError) Error() string {
+func (e *statusError) Error() string {
 	text := fmt.Sprintf("%s %s: status %d", e.Method, e.URL, e.Status)
 	if e.Code != "" {
 		text += " " + e.Code
@@ -66,7 +66,7 @@ func (e *StatusError) Error() string {
 }
 
 // Unwrap returns the error that corresponds to the status.
-func (e *StatusError) Unwrap() error {
+func (e *statusError) Unwrap() error {
 	switch {
 	case e.Code == "GatedRepo":
 		return ErrGated
@@ -77,14 +77,14 @@ func (e *StatusError) Unwrap() error {
 	case e.Status == http.StatusForbidden:
 		return ErrForbidden
 	case e.Status == http.StatusConflict, e.Status == http.StatusPreconditionFailed:
-		return ErrConflict
+		return errConflict
 	default:
 		return nil
 	}
 }
 
 // transient reports whether the same request may succeed later.
-func (e *StatusError) transient() bool {
+func (e *statusError) transient() bool {
 	switch e.Status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -96,10 +96,10 @@ func (e *StatusError) transient() bool {
 // maxMessage is the maximum number of bytes of a server's error message.
 const maxMessage = 2 << 10
 
-// statusError reads the error in an unsuccessful response, and closes the response.
-func statusError(response *http.Response) *StatusError {
+// readStatusError reads the error in an unsuccessful response, and closes the response.
+func readStatusError(response *http.Response) *statusError {
 	defer func() { _ = response.Body.Close() }()
-	e := &StatusError{
+	e := &statusError{
 		Method:     response.Request.Method,
 		URL:        bare(response.Request.URL),
 		Status:     response.StatusCode,

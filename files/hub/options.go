@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -119,9 +120,7 @@ func readToken(path string) (string, error) {
 
 // withDefaults fills in defaults and checks the options.
 func (o Options) withDefaults() (Options, *url.URL, error) {
-	if o.Endpoint == "" {
-		o.Endpoint = DefaultEndpoint
-	}
+	o.Endpoint = cmp.Or(o.Endpoint, DefaultEndpoint)
 	endpoint, err := url.Parse(o.Endpoint)
 	if err != nil || endpoint.Host == "" || (endpoint.Scheme != "https" && endpoint.Scheme != "http") {
 		return o, nil, fmt.Errorf("the Hub's address %q (HF_ENDPOINT): want https://host", o.Endpoint)
@@ -134,9 +133,7 @@ func (o Options) withDefaults() (Options, *url.URL, error) {
 	setDefault(&o.Pause, 500*time.Millisecond)
 	setDefault(&o.MaxPause, 5*time.Minute)
 	setDefault(&o.Stall, time.Minute)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Transport == nil {
 		o.Transport = newTransport(o)
 	}

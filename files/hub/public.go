@@ -84,7 +84,7 @@ func (c *Client) askFor(ctx context.Context, address string) error {
 		case response.StatusCode >= 200 && response.StatusCode < 300:
 			return nil
 		case response.StatusCode >= 400 || err != nil:
-			return statusError(response)
+			return readStatusError(response)
 		case !c.ours(next):
 			return nil
 		}
@@ -108,7 +108,7 @@ func (c *Client) checkPublic(ctx context.Context, repo string, cache folder, s S
 		if err == nil {
 			return replaceFile(marker, nil)
 		}
-		_, answered := errors.AsType[*StatusError](err)
+		_, answered := errors.AsType[*statusError](err)
 		if ctx.Err() != nil || answered || errors.Is(err, ErrNotPublic) || errors.Is(err, ErrProtocol) {
 			return err
 		}

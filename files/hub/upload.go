@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // Git names its blobs by it
 	"crypto/sha256"
@@ -85,9 +86,7 @@ type Commit struct {
 // Upload commits files to a branch of a model repository. If another commit is made in the
 // meantime, it starts again from that commit.
 func (c *Client) Upload(ctx context.Context, repo string, files []File, o UploadOptions) (Commit, error) {
-	if o.Branch == "" {
-		o.Branch = DefaultRevision
-	}
+	o.Branch = cmp.Or(o.Branch, DefaultRevision)
 	commit, err := c.upload(ctx, repo, files, o)
 	if err != nil {
 		return Commit{}, fmt.Errorf("upload to %s: %w", repo, err)
@@ -118,7 +117,7 @@ func (c *Client) upload(ctx context.Context, repo string, files []File, o Upload
 	}
 	for attempt := 1; ; attempt++ {
 		commit, err := u.run(ctx)
-		if err == nil || !errors.Is(err, ErrConflict) || attempt == uploadAttempts {
+		if err == nil || !errors.Is(err, errConflict) || attempt == uploadAttempts {
 			return commit, err
 		}
 		c.Logger.Info("the repository changed in the meantime; starting again from the new commit", "repo", repo)
@@ -164,7 +163,7 @@ func (c *Client) CreateRepo(ctx context.Context, repo string, private bool) erro
 	ask := map[string]any{"name": name, "organization": owner, "type": "model", "visibility": visibility}
 	_, err := c.json(ctx, http.MethodPost, c.url("api", "repos", "create"), ask, nil)
 	switch {
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, errConflict):
 		return nil
 	case errors.Is(err, ErrForbidden): // such a token may still write to an existing repository
 		if _, lookup := c.Resolve(ctx, repo, DefaultRevision); lookup == nil {
@@ -300,11 +299,11 @@ func (u *upload) parent(ctx context.Context) (string, error) {
 	if !errors.Is(err, ErrNotFound) || u.options.Branch == DefaultRevision {
 		return commit, err
 	}
-	status, ok := errors.AsType[*StatusError](err)
+	status, ok := errors.AsType[*statusError](err)
 	if ok && status.Code == "RepoNotFound" {
 		return "", err
 	}
-	if _, err := u.json(ctx, http.MethodPost, u.api(u.repo, "branch", u.options.Branch), map[string]any{}, nil); err != nil && !errors.Is(err, ErrConflict) {
+	if _, err := u.json(ctx, http.MethodPost, u.api(u.repo, "branch", u.options.Branch), map[string]any{}, nil); err != nil && !errors.Is(err, errConflict) {
 		return "", fmt.Errorf("make branch %s: %w", u.options.Branch, err)
 	}
 	return u.Resolve(ctx, u.repo, u.options.Branch)

@@ -41,7 +41,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 		}
 		return values, nil
 	}
-	return nil, fmt.Errorf("%w: tensor %q: %s cannot be read as float32, want F32, BF16 or F16", ErrInvalid, t.Name, t.DType)
+	return nil, fmt.Errorf("%w: tensor %q: %s cannot be read as float32, want F32, BF16 or F16", errInvalid, t.Name, t.DType)
 }
 
 // fromHalf converts an IEEE 754 binary16 number.

@@ -32,8 +32,8 @@ func TestFloat32s(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (Tensor{DType: I64, Shape: []int64{0}}).Float32s(); !errors.Is(err, ErrInvalid) {
-		t.Errorf("I64: error = %v, want ErrInvalid", err)
+	if _, err := (Tensor{DType: I64, Shape: []int64{0}}).Float32s(); !errors.Is(err, errInvalid) {
+		t.Errorf("I64: error = %v, want errInvalid", err)
 	}
 	half, err := Tensor{DType: F16, Shape: []int64{1}, Data: []byte{1, 0x7e}}.Float32s()
 	if err != nil || !math.IsNaN(float64(half[0])) {

@@ -39,7 +39,7 @@ type Entry struct {
 }
 
 // Read returns the tensors of a file sorted by name, and its metadata (nil if there is none).
-// Errors wrap ErrInvalid if the content is invalid.
+// Errors wrap errInvalid if the content is invalid.
 func Read(path string) ([]Tensor, map[string]string, error) {
 	return ReadThrough(path, func(r io.Reader) io.Reader { return r })
 }
@@ -74,7 +74,7 @@ func readFrom(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
 	// this allocation larger than the file.
 	data := make([]byte, header.DataSize)
 	if _, err := io.ReadFull(r, data); err != nil {
-		return nil, nil, fmt.Errorf("%w: truncated while reading: %w", ErrInvalid, err)
+		return nil, nil, fmt.Errorf("%w: truncated while reading: %w", errInvalid, err)
 	}
 	return cut(header.Tensors, data), header.Metadata, nil
 }
@@ -94,28 +94,28 @@ const pointerStart = "version "
 
 // ReadHeader reads the header of a file of size bytes from r, up to the start of the data. It is as
 // strict as Read: every tensor of the header fits its shape, and together they cover the data
-// exactly once. It refuses a header of more than MaxHeaderSize bytes without reading it.
+// exactly once. It refuses a header of more than maxHeaderSize bytes without reading it.
 func ReadHeader(r io.Reader, size int64) (Header, error) {
 	var prefix [lengthSize]byte
 	if size < lengthSize {
-		return Header{}, fmt.Errorf("%w: truncated: %d bytes, want at least %d", ErrInvalid, size, lengthSize)
+		return Header{}, fmt.Errorf("%w: truncated: %d bytes, want at least %d", errInvalid, size, lengthSize)
 	}
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
-		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Header{}, fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	if string(prefix[:]) == pointerStart {
-		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, filestart.ErrPointer)
+		return Header{}, fmt.Errorf("%w: %w", errInvalid, filestart.ErrPointer)
 	}
 	length := binary.LittleEndian.Uint64(prefix[:])
-	if length > MaxHeaderSize {
-		return Header{}, fmt.Errorf("%w: header has %d bytes, the limit is %d", ErrInvalid, length, MaxHeaderSize)
+	if length > maxHeaderSize {
+		return Header{}, fmt.Errorf("%w: header has %d bytes, the limit is %d", errInvalid, length, maxHeaderSize)
 	}
 	if int64(length) > size-lengthSize {
-		return Header{}, fmt.Errorf("%w: truncated: header has %d bytes, file has %d", ErrInvalid, length, size)
+		return Header{}, fmt.Errorf("%w: truncated: header has %d bytes, file has %d", errInvalid, length, size)
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {
-		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Header{}, fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	entries, metadata, err := parseHeader(text)
 	if err != nil {
@@ -145,19 +145,19 @@ func checkLayout(entries []Entry, dataSize int64) error {
 		switch {
 		case e.End < e.Begin || e.End-e.Begin != size:
 			return fmt.Errorf("%w: tensor %q: %s of shape %v needs %d bytes, data_offsets are [%d,%d]",
-				ErrInvalid, e.Name, e.DType, e.Shape, size, e.Begin, e.End)
+				errInvalid, e.Name, e.DType, e.Shape, size, e.Begin, e.End)
 		case e.Begin < at:
-			return fmt.Errorf("%w: tensor %q overlaps the tensor before it at data offset %d", ErrInvalid, e.Name, e.Begin)
+			return fmt.Errorf("%w: tensor %q overlaps the tensor before it at data offset %d", errInvalid, e.Name, e.Begin)
 		case e.Begin > at:
-			return fmt.Errorf("%w: %d unused bytes before tensor %q", ErrInvalid, e.Begin-at, e.Name)
+			return fmt.Errorf("%w: %d unused bytes before tensor %q", errInvalid, e.Begin-at, e.Name)
 		case e.End > dataSize:
 			return fmt.Errorf("%w: truncated: tensor %q ends at data offset %d, the file has %d data bytes",
-				ErrInvalid, e.Name, e.End, dataSize)
+				errInvalid, e.Name, e.End, dataSize)
 		}
 		at = e.End
 	}
 	if at != dataSize {
-		return fmt.Errorf("%w: %d bytes after the last tensor", ErrInvalid, dataSize-at)
+		return fmt.Errorf("%w: %d bytes after the last tensor", errInvalid, dataSize-at)
 	}
 	return nil
 }
@@ -166,10 +166,10 @@ func checkLayout(entries []Entry, dataSize int64) error {
 // duplicate keys, different letter case and unknown fields.
 func parseHeader(header []byte) ([]Entry, map[string]string, error) {
 	if len(header) == 0 || header[0] != '{' {
-		return nil, nil, fmt.Errorf("%w: header does not start with '{'", ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: header does not start with '{'", errInvalid)
 	}
 	if !utf8.Valid(header) {
-		return nil, nil, fmt.Errorf("%w: header is not UTF-8", ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: header is not UTF-8", errInvalid)
 	}
 	p := parser{json.NewDecoder(bytes.NewReader(header))}
 	p.UseNumber()
@@ -194,7 +194,7 @@ func parseHeader(header []byte) ([]Entry, map[string]string, error) {
 		return nil, nil, err
 	}
 	if rest := bytes.TrimLeft(header[p.InputOffset():], " "); len(rest) > 0 {
-		return nil, nil, fmt.Errorf("%w: %d bytes follow the header's JSON object", ErrInvalid, len(rest))
+		return nil, nil, fmt.Errorf("%w: %d bytes follow the header's JSON object", errInvalid, len(rest))
 	}
 	return entries, metadata, nil
 }
@@ -207,7 +207,7 @@ func (p parser) token() (json.Token, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: header: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: header: %w", errInvalid, err)
 	}
 	return token, nil
 }
@@ -218,7 +218,7 @@ func (p parser) delim(want json.Delim, subject string) error {
 		return err
 	}
 	if token != want {
-		return fmt.Errorf("%w: header: %s: want %q, found %v", ErrInvalid, subject, want.String(), token)
+		return fmt.Errorf("%w: header: %s: want %q, found %v", errInvalid, subject, want.String(), token)
 	}
 	return nil
 }
@@ -235,7 +235,7 @@ func (p parser) object(subject string, value func(key string) error) error {
 			return err
 		}
 		if seen[key] {
-			return fmt.Errorf("%w: header: %s: name %q occurs twice", ErrInvalid, subject, key)
+			return fmt.Errorf("%w: header: %s: name %q occurs twice", errInvalid, subject, key)
 		}
 		seen[key] = true
 		if err := value(key); err != nil {
@@ -252,7 +252,7 @@ func (p parser) text() (string, error) {
 	}
 	text, ok := token.(string)
 	if !ok {
-		return "", fmt.Errorf("%w: header: want a string, found %v", ErrInvalid, token)
+		return "", fmt.Errorf("%w: header: want a string, found %v", errInvalid, token)
 	}
 	return text, nil
 }
@@ -270,11 +270,11 @@ func (p parser) integers(subject string) ([]int64, error) {
 		}
 		literal, ok := token.(json.Number)
 		if !ok {
-			return nil, fmt.Errorf("%w: header: %s: want an integer, found %v", ErrInvalid, subject, token)
+			return nil, fmt.Errorf("%w: header: %s: want an integer, found %v", errInvalid, subject, token)
 		}
 		number, err := strconv.ParseUint(literal.String(), 10, 63)
 		if err != nil {
-			return nil, fmt.Errorf("%w: header: %s: want an integer from 0 to 2^63-1, found %s", ErrInvalid, subject, literal)
+			return nil, fmt.Errorf("%w: header: %s: want an integer from 0 to 2^63-1, found %s", errInvalid, subject, literal)
 		}
 		numbers = append(numbers, int64(number))
 	}
@@ -302,15 +302,15 @@ func (p parser) entry(name string) (Entry, error) {
 				return err
 			}
 			if len(offsets) != 2 {
-				return fmt.Errorf("%w: header: %s: data_offsets has %d numbers, want 2", ErrInvalid, subject, len(offsets))
+				return fmt.Errorf("%w: header: %s: data_offsets has %d numbers, want 2", errInvalid, subject, len(offsets))
 			}
 			e.Begin, e.End = offsets[0], offsets[1]
 			return nil
 		}
-		return fmt.Errorf("%w: header: %s: unknown key %q", ErrInvalid, subject, key)
+		return fmt.Errorf("%w: header: %s: unknown key %q", errInvalid, subject, key)
 	})
 	if err == nil && fields != 3 {
-		err = fmt.Errorf("%w: header: %s: want dtype, shape and data_offsets", ErrInvalid, subject)
+		err = fmt.Errorf("%w: header: %s: want dtype, shape and data_offsets", errInvalid, subject)
 	}
 	return e, err
 }

@@ -79,7 +79,7 @@ func TestDecodeRejects(t *testing.T) {
 		{"empty file", nil},
 		{"part of the length", []byte{1, 2, 3}},
 		{"huge header", binary.LittleEndian.AppendUint64(nil, math.MaxUint64)},
-		{"header over the cap", binary.LittleEndian.AppendUint64(nil, MaxHeaderSize+1)},
+		{"header over the cap", binary.LittleEndian.AppendUint64(nil, maxHeaderSize+1)},
 		{"pointer", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1234\n")},
 		{"header longer than file", binary.LittleEndian.AppendUint64(nil, 100)},
 		{"no header", file("", 0)},
@@ -120,12 +120,12 @@ func TestDecodeRejects(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := decode(test.file)
-			if !errors.Is(err, ErrInvalid) {
-				t.Errorf("error = %v, want ErrInvalid", err)
+			if !errors.Is(err, errInvalid) {
+				t.Errorf("error = %v, want errInvalid", err)
 			}
 			golden.Message(t, test.name, err)
-			if _, err := ReadHeader(bytes.NewReader(test.file), int64(len(test.file))); !errors.Is(err, ErrInvalid) {
-				t.Errorf("header: error = %v, want ErrInvalid", err)
+			if _, err := ReadHeader(bytes.NewReader(test.file), int64(len(test.file))); !errors.Is(err, errInvalid) {
+				t.Errorf("header: error = %v, want errInvalid", err)
 			}
 		})
 	}
@@ -145,7 +145,7 @@ func TestReadHeader(t *testing.T) {
 		t.Errorf("%v, %d bytes left; %s", err, r.Len(), diff)
 	}
 	for _, length := range []int{0, 5, 8, 30} {
-		if _, err := ReadHeader(bytes.NewReader(content[:length]), int64(len(content))); !errors.Is(err, ErrInvalid) {
+		if _, err := ReadHeader(bytes.NewReader(content[:length]), int64(len(content))); !errors.Is(err, errInvalid) {
 			t.Errorf("the first %d bytes of a longer file: %v", length, err)
 		}
 	}
@@ -166,8 +166,8 @@ func TestEncodeRejects(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a.safetensors")
-			if err := Write(path, test.tensors, nil); !errors.Is(err, ErrInvalid) {
-				t.Errorf("error = %v, want ErrInvalid", err)
+			if err := Write(path, test.tensors, nil); !errors.Is(err, errInvalid) {
+				t.Errorf("error = %v, want errInvalid", err)
 			}
 			if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 0 {
 				t.Errorf("left %v behind", entries)
@@ -250,8 +250,8 @@ func TestReadNamesTheFile(t *testing.T) {
 	if err := os.WriteFile(path, file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 3), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Read(path); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), path) {
-		t.Errorf("error = %v, want ErrInvalid naming the file", err)
+	if _, _, err := Read(path); !errors.Is(err, errInvalid) || !strings.Contains(err.Error(), path) {
+		t.Errorf("error = %v, want errInvalid naming the file", err)
 	}
 	if _, _, err := Read(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error = %v, want ErrNotExist", err)
@@ -272,8 +272,8 @@ func FuzzDecode(f *testing.F) {
 	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		tensors, metadata, err := decode(b)
 		if err != nil {
-			if !errors.Is(err, ErrInvalid) {
-				t.Fatalf("error %v is not ErrInvalid", err)
+			if !errors.Is(err, errInvalid) {
+				t.Fatalf("error %v is not errInvalid", err)
 			}
 			return
 		}

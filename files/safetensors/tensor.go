@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// MaxHeaderSize is the maximum size of the JSON header in bytes. It is the limit of the reference
+// maxHeaderSize is the maximum size of the JSON header in bytes. It is the limit of the reference
 // JavaScript reader; 40,000 tensors need about 5 MB.
-const MaxHeaderSize = 25_000_000
+const maxHeaderSize = 25_000_000
 
-// ErrInvalid means that bytes or tensors are not a valid safetensors file.
-var ErrInvalid = errors.New("invalid safetensors")
+// errInvalid means that bytes or tensors are not a valid safetensors file.
+var errInvalid = errors.New("invalid safetensors")
 
 // DType is the name of an element type in the header.
 type DType string
@@ -68,19 +68,19 @@ func (d DType) rank() int {
 func Size(dtype DType, shape []int64) (int64, error) {
 	rank := dtype.rank()
 	if rank < 0 {
-		return 0, fmt.Errorf("%w: unknown dtype %q", ErrInvalid, dtype)
+		return 0, fmt.Errorf("%w: unknown dtype %q", errInvalid, dtype)
 	}
 	elements, empty := uint64(1), slices.Contains(shape, 0)
 	for _, dim := range shape {
 		if dim < 0 {
-			return 0, fmt.Errorf("%w: negative dimension in shape %v", ErrInvalid, shape)
+			return 0, fmt.Errorf("%w: negative dimension in shape %v", errInvalid, shape)
 		}
 		if empty {
 			continue
 		}
 		high, low := bits.Mul64(elements, uint64(dim))
 		if high != 0 {
-			return 0, fmt.Errorf("%w: shape %v overflows", ErrInvalid, shape)
+			return 0, fmt.Errorf("%w: shape %v overflows", errInvalid, shape)
 		}
 		elements = low
 	}
@@ -89,10 +89,10 @@ func Size(dtype DType, shape []int64) (int64, error) {
 	}
 	high, total := bits.Mul64(elements, dtypes[rank].bits)
 	if high != 0 || total>>3 > 1<<62 {
-		return 0, fmt.Errorf("%w: shape %v of %s overflows", ErrInvalid, shape, dtype)
+		return 0, fmt.Errorf("%w: shape %v of %s overflows", errInvalid, shape, dtype)
 	}
 	if total%8 != 0 {
-		return 0, fmt.Errorf("%w: shape %v of %s is not a whole number of bytes", ErrInvalid, shape, dtype)
+		return 0, fmt.Errorf("%w: shape %v of %s is not a whole number of bytes", errInvalid, shape, dtype)
 	}
 	return int64(total >> 3), nil
 }
@@ -113,7 +113,7 @@ func (t Tensor) Validate() error {
 	}
 	if int64(len(t.Data)) != size {
 		return fmt.Errorf("%w: tensor %q: %s of shape %v needs %d bytes, has %d",
-			ErrInvalid, t.Name, t.DType, t.Shape, size, len(t.Data))
+			errInvalid, t.Name, t.DType, t.Shape, size, len(t.Data))
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/base/atomicfile"
 )
 
 // Write writes a file, atomically if the folder's file system supports renaming: even after a
@@ -58,7 +60,10 @@ func WriteThrough(path string, tensors []Tensor, metadata map[string]string, thr
 	if err := os.Rename(temporary, path); err != nil {
 		return fmt.Errorf("write safetensors: %w", err)
 	}
-	return syncDir(filepath.Dir(path))
+	if err := atomicfile.SyncFolder(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	return nil
 }
 
 // suffixLength is the number of characters of rand.Text, the suffix of unfinished names.
@@ -117,7 +122,7 @@ func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, []Tenso
 			return nil, nil, err
 		}
 		if tensor.Name == metadataKey || seen[tensor.Name] || !utf8.ValidString(tensor.Name) {
-			return nil, nil, fmt.Errorf("%w: tensor name %q is reserved, not UTF-8, or occurs twice", ErrInvalid, tensor.Name)
+			return nil, nil, fmt.Errorf("%w: tensor name %q is reserved, not UTF-8, or occurs twice", errInvalid, tensor.Name)
 		}
 		seen[tensor.Name] = true
 		end := at + int64(len(tensor.Data))
@@ -131,8 +136,8 @@ func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, []Tenso
 	}
 	raw := header.buffer.Bytes()
 	length := len(raw) - lengthSize
-	if length > MaxHeaderSize {
-		return nil, nil, fmt.Errorf("%w: header has %d bytes, the limit is %d", ErrInvalid, length, MaxHeaderSize)
+	if length > maxHeaderSize {
+		return nil, nil, fmt.Errorf("%w: header has %d bytes, the limit is %d", errInvalid, length, maxHeaderSize)
 	}
 	binary.LittleEndian.PutUint64(raw, uint64(length))
 	return raw, order, nil
@@ -149,7 +154,7 @@ func (h *headerWriter) metadata(metadata map[string]string) error {
 	h.more = false
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
-			return fmt.Errorf("%w: metadata %q is not UTF-8", ErrInvalid, key)
+			return fmt.Errorf("%w: metadata %q is not UTF-8", errInvalid, key)
 		}
 		h.key(key)
 		h.value(metadata[key])
@@ -176,17 +181,4 @@ func (h *headerWriter) value(v any) {
 		panic("safetensors: encode header: " + err.Error())
 	}
 	h.buffer.Truncate(h.buffer.Len() - 1) // remove the encoder's line feed
-}
-
-// syncDir makes a rename in the folder durable.
-func syncDir(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync folder: %w", err)
-	}
-	defer func() { _ = folder.Close() }()
-	if err := folder.Sync(); err != nil {
-		return fmt.Errorf("sync folder %s: %w", dir, err)
-	}
-	return nil
 }

@@ -156,7 +156,7 @@ func (t *Tokenizer) parseAdded(o *object) error {
 		return o.err
 	}
 	if len(list) > maxAdded {
-		return fmt.Errorf("%w: added_tokens has %d entries, the limit is %d", ErrUnsupported, len(list), maxAdded)
+		return fmt.Errorf("%w: added_tokens has %d entries, the limit is %d", errUnsupported, len(list), maxAdded)
 	}
 	t.special = map[int32]bool{}
 	seen := map[string]bool{}
@@ -234,13 +234,13 @@ func (t *Tokenizer) addTries() error {
 		}
 		content, err := t.normalizers.normalize([]byte(token.content))
 		if err != nil {
-			return fmt.Errorf("%w: added token %q: %w", ErrUnsupported, token.content, err)
+			return fmt.Errorf("%w: added token %q: %w", errUnsupported, token.content, err)
 		}
 		if len(content) == 0 {
-			return fmt.Errorf("%w: the normalizer removes all characters of the added token %q", ErrUnsupported, token.content)
+			return fmt.Errorf("%w: the normalizer removes all characters of the added token %q", errUnsupported, token.content)
 		}
 		if other, twice := same[string(content)]; twice {
-			return fmt.Errorf("%w: the normalizer maps two added tokens to %q: %q and %q; the reference chooses one of them at random", ErrUnsupported, content, other, token.content)
+			return fmt.Errorf("%w: the normalizer maps two added tokens to %q: %q and %q; the reference chooses one of them at random", errUnsupported, content, other, token.content)
 		}
 		same[string(content)] = token.content
 		t.normal.add(content, token)

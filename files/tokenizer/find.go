@@ -111,7 +111,7 @@ func (t *Tokenizer) checkPiece(token string, id int64) error {
 		return nil
 	}
 	return fmt.Errorf("%w: token %.80q with id %d is not in %s; write a %s with save_pretrained of a fast tokenizer",
-		ErrUnsupported, token, id, PieceFile, JSONFile)
+		errUnsupported, token, id, PieceFile, JSONFile)
 }
 
 // configure reads the tokens before and after a text from a tokenizer_config.json.
@@ -131,7 +131,7 @@ func (t *Tokenizer) configure(text []byte) error {
 	for _, number := range slices.Sorted(maps.Keys(config.Added)) {
 		id, err := strconv.ParseInt(number, 10, 32)
 		if err != nil {
-			return fmt.Errorf("%w: added_tokens_decoder has the invalid id %.20q", ErrUnsupported, number)
+			return fmt.Errorf("%w: added_tokens_decoder has the invalid id %.20q", errUnsupported, number)
 		}
 		if err := t.checkPiece(config.Added[number].Content, id); err != nil {
 			return fmt.Errorf("added_tokens_decoder: %w", err)
@@ -152,7 +152,7 @@ func (t *Tokenizer) configure(text []byte) error {
 // named returns the ID of a token that is given as a string, or as an object with its content.
 func (t *Tokenizer) named(key string, raw json.RawMessage) ([]int32, error) {
 	if len(raw) == 0 {
-		return nil, fmt.Errorf("%w: %s is missing", ErrUnsupported, key)
+		return nil, fmt.Errorf("%w: %s is missing", errUnsupported, key)
 	}
 	var name string
 	if json.Unmarshal(raw, &name) != nil {
@@ -160,13 +160,13 @@ func (t *Tokenizer) named(key string, raw json.RawMessage) ([]int32, error) {
 			Content string `json:"content"`
 		}
 		if json.Unmarshal(raw, &token) != nil {
-			return nil, fmt.Errorf("%w: %s is %s, want a token", ErrUnsupported, key, shorten(raw))
+			return nil, fmt.Errorf("%w: %s is %s, want a token", errUnsupported, key, shorten(raw))
 		}
 		name = token.Content
 	}
 	id, found := t.ID(name)
 	if !found {
-		return nil, fmt.Errorf("%w: %s is %.80q, which is not in %s", ErrUnsupported, key, name, PieceFile)
+		return nil, fmt.Errorf("%w: %s is %.80q, which is not in %s", errUnsupported, key, name, PieceFile)
 	}
 	return []int32{id}, nil
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/psyche-go/psyche/base/strictjson"
 )
 
-// ErrUnsupported means that a tokenizer.json or a tokenizer.model requires a feature that this
+// errUnsupported means that a tokenizer.json or a tokenizer.model requires a feature that this
 // package does not support, so that its IDs would differ.
-var ErrUnsupported = errors.New("the tokenizer is not supported")
+var errUnsupported = errors.New("the tokenizer is not supported")
 
 // Limits of a tokenizer.json.
 const (
@@ -45,13 +45,13 @@ func Load(path string) (*Tokenizer, error) {
 }
 
 // Parse parses the text of a tokenizer.json, which it keeps. For a feature that it cannot implement
-// exactly it returns ErrUnsupported with the path of the feature.
+// exactly it returns errUnsupported with the path of the feature.
 func Parse(text []byte) (*Tokenizer, error) {
 	if len(text) > maxFileSize {
 		return nil, fmt.Errorf("the file exceeds %d bytes", maxFileSize)
 	}
 	if err := filestart.Check(text); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: %w", errUnsupported, err)
 	}
 	if err := strictjson.CheckEscapes(text); err != nil {
 		return nil, fmt.Errorf("the file: %w", err)
@@ -170,7 +170,7 @@ func (t *Tokenizer) parseModel(root *object) error {
 	if unknown != "" {
 		id, found := m.vocab[unknown]
 		if !found {
-			return fmt.Errorf("%w: %s is %q, which is not in the vocabulary", ErrUnsupported, o.path("unk_token"), unknown)
+			return fmt.Errorf("%w: %s is %q, which is not in the vocabulary", errUnsupported, o.path("unk_token"), unknown)
 		}
 		m.unknown = id
 	}
@@ -196,7 +196,7 @@ func (m *bpe) useFallback() {
 func (m *bpe) parseVocab(path string, raw []byte) error {
 	decoder := json.NewDecoder(strings.NewReader(string(raw)))
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
-		return fmt.Errorf("%w: %s is not a JSON object", ErrUnsupported, path)
+		return fmt.Errorf("%w: %s is not a JSON object", errUnsupported, path)
 	}
 	m.vocab = map[string]int32{}
 	for decoder.More() {
@@ -207,25 +207,25 @@ func (m *bpe) parseVocab(path string, raw []byte) error {
 		token, _ := key.(string)
 		var id int64
 		if err := decoder.Decode(&id); err != nil {
-			return fmt.Errorf("%w: %s: the id of %.80q is not a whole number", ErrUnsupported, path, token)
+			return fmt.Errorf("%w: %s: the id of %.80q is not a whole number", errUnsupported, path, token)
 		}
 		_, twice := m.vocab[token]
 		switch {
 		case twice:
-			return fmt.Errorf("%w: %s has %.80q twice", ErrUnsupported, path, token)
+			return fmt.Errorf("%w: %s has %.80q twice", errUnsupported, path, token)
 		case id < 0 || id >= maxID:
-			return fmt.Errorf("%w: %s: the id of %.80q is %d, want 0 to %d", ErrUnsupported, path, token, id, maxID-1)
+			return fmt.Errorf("%w: %s: the id of %.80q is %d, want 0 to %d", errUnsupported, path, token, id, maxID-1)
 		case token == "" || len(token) > maxTokenBytes:
-			return fmt.Errorf("%w: %s has a token of %d bytes, want 1 to %d", ErrUnsupported, path, len(token), maxTokenBytes)
+			return fmt.Errorf("%w: %s has a token of %d bytes, want 1 to %d", errUnsupported, path, len(token), maxTokenBytes)
 		case len(m.vocab) == maxVocab:
-			return fmt.Errorf("%w: %s has more than %d tokens", ErrUnsupported, path, maxVocab)
+			return fmt.Errorf("%w: %s has more than %d tokens", errUnsupported, path, maxVocab)
 		}
 		m.vocab[token] = int32(id)
 		for int(id) >= len(m.tokens) {
 			m.tokens = append(m.tokens, make([]string, int(id)-len(m.tokens)+1)...)
 		}
 		if other := m.tokens[id]; other != "" {
-			return fmt.Errorf("%w: %s: %.80q and %.80q have the same id %d", ErrUnsupported, path, other, token, id)
+			return fmt.Errorf("%w: %s: %.80q and %.80q have the same id %d", errUnsupported, path, other, token, id)
 		}
 		m.tokens[id] = token
 	}
@@ -240,7 +240,7 @@ func (m *bpe) parseMerges(path string, raw []byte) error {
 	if err := json.Unmarshal(raw, &pairs); err != nil {
 		var lines []string
 		if json.Unmarshal(raw, &lines) != nil {
-			return fmt.Errorf("%w: %s is neither an array of strings nor of pairs of strings", ErrUnsupported, path)
+			return fmt.Errorf("%w: %s is neither an array of strings nor of pairs of strings", errUnsupported, path)
 		}
 		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#version") })
 		pairs = make([][]string, len(lines))
@@ -252,19 +252,19 @@ func (m *bpe) parseMerges(path string, raw []byte) error {
 		return nil
 	}
 	if len(pairs) > maxMerges {
-		return fmt.Errorf("%w: %s has %d pairs, the limit is %d", ErrUnsupported, path, len(pairs), maxMerges)
+		return fmt.Errorf("%w: %s has %d pairs, the limit is %d", errUnsupported, path, len(pairs), maxMerges)
 	}
 	m.merges = newPairTable(len(pairs), new(maphash.Hash).Sum64())
 	m.products = make([]int32, len(pairs))
 	for rank, pair := range pairs {
 		if len(pair) != 2 || pair[0] == "" || pair[1] == "" {
-			return fmt.Errorf("%w: %s[%d] is %.80q, want two tokens", ErrUnsupported, path, rank, pair)
+			return fmt.Errorf("%w: %s[%d] is %.80q, want two tokens", errUnsupported, path, rank, pair)
 		}
 		var ids [3]int32
 		for i, token := range []string{pair[0], pair[1], pair[0] + pair[1]} {
 			id, found := m.vocab[token]
 			if !found {
-				return fmt.Errorf("%w: %s[%d] contains %.80q, which is not in the vocabulary", ErrUnsupported, path, rank, token)
+				return fmt.Errorf("%w: %s[%d] contains %.80q, which is not in the vocabulary", errUnsupported, path, rank, token)
 			}
 			ids[i] = id
 		}

@@ -27,7 +27,7 @@ func parseObject(name string, text []byte) (*object, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	start, err := decoder.Token()
 	if err != nil || start != json.Delim('{') {
-		return nil, fmt.Errorf("%w: %s is not a JSON object", ErrUnsupported, o.path(""))
+		return nil, fmt.Errorf("%w: %s is not a JSON object", errUnsupported, o.path(""))
 	}
 	for decoder.More() {
 		token, err := decoder.Token()
@@ -40,7 +40,7 @@ func parseObject(name string, text []byte) (*object, error) {
 			return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(key), err)
 		}
 		if _, twice := o.fields[key]; twice {
-			return nil, fmt.Errorf("%w: %s occurs twice", ErrUnsupported, o.path(key))
+			return nil, fmt.Errorf("%w: %s occurs twice", errUnsupported, o.path(key))
 		}
 		o.fields[key] = value
 	}
@@ -48,7 +48,7 @@ func parseObject(name string, text []byte) (*object, error) {
 		return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(""), err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: unexpected data after %s", ErrUnsupported, o.path(""))
+		return nil, fmt.Errorf("%w: unexpected data after %s", errUnsupported, o.path(""))
 	}
 	return o, nil
 }
@@ -69,7 +69,7 @@ func (o *object) path(key string) string {
 
 func (o *object) fail(format string, args ...any) {
 	if o.err == nil {
-		o.err = fmt.Errorf("%w: %s", ErrUnsupported, fmt.Sprintf(format, args...))
+		o.err = fmt.Errorf("%w: %s", errUnsupported, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -226,7 +226,7 @@ type components struct {
 
 func (c *components) walk(name string, raw []byte, depth int) error {
 	if c.count++; c.count > maxComponents || depth > maxDepth {
-		return fmt.Errorf("%w: %s has more than %d parts, or is nested deeper than %d", ErrUnsupported, name, maxComponents, maxDepth)
+		return fmt.Errorf("%w: %s has more than %d parts, or is nested deeper than %d", errUnsupported, name, maxComponents, maxDepth)
 	}
 	o, err := parseObject(name, raw)
 	if err != nil {
@@ -256,5 +256,5 @@ func (c *components) walk(name string, raw []byte, depth int) error {
 
 // unknownKind returns the error for an unsupported component.
 func unknownKind(o *object, kind string) error {
-	return fmt.Errorf("%w: %s is %q, which is not supported", ErrUnsupported, o.path("type"), kind)
+	return fmt.Errorf("%w: %s is %q, which is not supported", errUnsupported, o.path("type"), kind)
 }

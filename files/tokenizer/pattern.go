@@ -66,7 +66,7 @@ func (p *pattern) each(text []byte, yield func(start, end int) error) error {
 	err := p.expr.FindRunesMatches(runes, 0, func(match regexp2.MatchView) bool {
 		first, length, _ := match.GroupRange(0)
 		if count++; length == 0 {
-			inner = fmt.Errorf("%w: %s matches the empty text", ErrUnsupported, p.path)
+			inner = fmt.Errorf("%w: %s matches the empty text", errUnsupported, p.path)
 			return false
 		}
 		if count%1024 == 0 && time.Now().After(deadline) {
@@ -102,7 +102,7 @@ func parsePattern(o *object, key string) (finder, error) {
 			return nil, err
 		}
 		if text == "" || len(text) > maxTokenBytes {
-			return nil, fmt.Errorf("%w: %s has %d bytes, want 1 to %d", ErrUnsupported, inner.path("String"), len(text), maxTokenBytes)
+			return nil, fmt.Errorf("%w: %s has %d bytes, want 1 to %d", errUnsupported, inner.path("String"), len(text), maxTokenBytes)
 		}
 		return literal(text), nil
 	}
@@ -130,15 +130,15 @@ var lineEscapes = strings.NewReplacer("\r", `\r`, "\n", `\n`)
 
 func compilePattern(path, expression string) (*pattern, error) {
 	if len(expression) > maxPattern {
-		return nil, fmt.Errorf("%w: %s has %d bytes, the limit is %d", ErrUnsupported, path, len(expression), maxPattern)
+		return nil, fmt.Errorf("%w: %s has %d bytes, the limit is %d", errUnsupported, path, len(expression), maxPattern)
 	}
 	translated, err := translate(expression)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrUnsupported, path, err)
+		return nil, fmt.Errorf("%w: %s: %w", errUnsupported, path, err)
 	}
 	compiled, err := regexp2.Compile(translated, regexp2.OptionMaxBacktrackingStackSize(maxStack))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrUnsupported, path, err)
+		return nil, fmt.Errorf("%w: %s: %w", errUnsupported, path, err)
 	}
 	compiled.MatchTimeout = searchTime
 	return &pattern{path: path, expr: compiled}, nil

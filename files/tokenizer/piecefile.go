@@ -58,7 +58,7 @@ func eachField(path string, raw []byte, yield func(field) error) error {
 	for len(raw) > 0 {
 		number, kind, size := protowire.ConsumeTag(raw)
 		if size < 0 {
-			return fmt.Errorf("%w: %s is not a protobuf message", ErrUnsupported, path)
+			return fmt.Errorf("%w: %s is not a protobuf message", errUnsupported, path)
 		}
 		raw = raw[size:]
 		f := field{number: number, kind: kind}
@@ -75,7 +75,7 @@ func eachField(path string, raw []byte, yield func(field) error) error {
 			size = protowire.ConsumeFieldValue(number, kind, raw)
 		}
 		if size < 0 {
-			return fmt.Errorf("%w: field %d of %s is damaged or truncated", ErrUnsupported, number, path)
+			return fmt.Errorf("%w: field %d of %s is damaged or truncated", errUnsupported, number, path)
 		}
 		raw = raw[size:]
 		if err := yield(f); err != nil {
@@ -88,7 +88,7 @@ func eachField(path string, raw []byte, yield func(field) error) error {
 // want returns an error if a field is not of a type.
 func (f field) want(path, name string, kind protowire.Type) error {
 	if f.kind != kind {
-		return fmt.Errorf("%w: %s.%s has wire type %d, want %d", ErrUnsupported, path, name, f.kind, kind)
+		return fmt.Errorf("%w: %s.%s has wire type %d, want %d", errUnsupported, path, name, f.kind, kind)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func parsePieceFile(raw []byte) (*pieceFile, error) {
 		names := map[protowire.Number]string{1: "pieces", 2: "trainer_spec", 3: "normalizer_spec", 4: "self_test_data", 5: "denormalizer_spec"}
 		name, known := names[f.number]
 		if !known {
-			return fmt.Errorf("%w: unknown field %d in the file", ErrUnsupported, f.number)
+			return fmt.Errorf("%w: unknown field %d in the file", errUnsupported, f.number)
 		}
 		if err := f.want("the file", name, protowire.BytesType); err != nil {
 			return err
@@ -124,7 +124,7 @@ func parsePieceFile(raw []byte) (*pieceFile, error) {
 func (p *pieceFile) addPiece(raw []byte) error {
 	path := fmt.Sprintf("pieces[%d]", len(p.pieces))
 	if len(p.pieces) == maxVocab {
-		return fmt.Errorf("%w: more than %d pieces", ErrUnsupported, maxVocab)
+		return fmt.Errorf("%w: more than %d pieces", errUnsupported, maxVocab)
 	}
 	piece := sentencePiece{kind: pieceNormal}
 	err := eachField(path, raw, func(f field) error {
@@ -139,17 +139,17 @@ func (p *pieceFile) addPiece(raw []byte) error {
 			piece.kind = f.value
 			return f.want(path, "type", protowire.VarintType)
 		}
-		return fmt.Errorf("%w: unknown field %[3]d in %[2]s", ErrUnsupported, path, f.number)
+		return fmt.Errorf("%w: unknown field %[3]d in %[2]s", errUnsupported, path, f.number)
 	})
 	switch {
 	case err != nil:
 		return err
 	case piece.text == "" || len(piece.text) > maxTokenBytes || !utf8.ValidString(piece.text):
-		return fmt.Errorf("%w: %s.piece has %d bytes, want 1 to %d of UTF-8", ErrUnsupported, path, len(piece.text), maxTokenBytes)
+		return fmt.Errorf("%w: %s.piece has %d bytes, want 1 to %d of UTF-8", errUnsupported, path, len(piece.text), maxTokenBytes)
 	case math.IsNaN(float64(piece.score)) || math.IsInf(float64(piece.score), 0):
-		return fmt.Errorf("%w: %s.score is %v", ErrUnsupported, path, piece.score)
+		return fmt.Errorf("%w: %s.score is %v", errUnsupported, path, piece.score)
 	case piece.kind == pieceUnused || piece.kind < pieceNormal || piece.kind > pieceByte:
-		return fmt.Errorf("%w: %s.type is %d, which is not supported", ErrUnsupported, path, piece.kind)
+		return fmt.Errorf("%w: %s.type is %d, which is not supported", errUnsupported, path, piece.kind)
 	}
 	p.pieces = append(p.pieces, piece)
 	return nil
@@ -172,7 +172,7 @@ func (p *pieceFile) parseTrainer(raw []byte) error {
 		case 44:
 			p.unkSurface = string(f.bytes)
 			if len(f.bytes) > maxTokenBytes || !utf8.Valid(f.bytes) {
-				return fmt.Errorf("%w: trainer_spec.unk_surface has %d bytes, want at most %d of UTF-8", ErrUnsupported, len(f.bytes), maxTokenBytes)
+				return fmt.Errorf("%w: trainer_spec.unk_surface has %d bytes, want at most %d of UTF-8", errUnsupported, len(f.bytes), maxTokenBytes)
 			}
 			return f.want(path, "unk_surface", protowire.BytesType)
 		}
@@ -190,7 +190,7 @@ func (p *pieceFile) parseNormalizer(raw []byte) error {
 			p.rules = nil
 			if len(f.bytes) > 0 {
 				if p.rules, err = parseCharsmap(f.bytes); err != nil {
-					return fmt.Errorf("%w: normalizer_spec.precompiled_charsmap: %w", ErrUnsupported, err)
+					return fmt.Errorf("%w: normalizer_spec.precompiled_charsmap: %w", errUnsupported, err)
 				}
 			}
 			return f.want(path, "precompiled_charsmap", protowire.BytesType)
@@ -204,7 +204,7 @@ func (p *pieceFile) parseNormalizer(raw []byte) error {
 			p.escape = f.value != 0
 			return f.want(path, "escape_whitespaces", protowire.VarintType)
 		default:
-			return fmt.Errorf("%w: unknown field %d in normalizer_spec", ErrUnsupported, f.number)
+			return fmt.Errorf("%w: unknown field %d in normalizer_spec", errUnsupported, f.number)
 		}
 		return nil
 	})
@@ -214,7 +214,7 @@ func (p *pieceFile) parseNormalizer(raw []byte) error {
 func checkDenormalizer(raw []byte) error {
 	return eachField("denormalizer_spec", raw, func(f field) error {
 		if f.number == 2 && len(f.bytes) > 0 {
-			return fmt.Errorf("%w: denormalizer_spec.precompiled_charsmap is set, which is not supported", ErrUnsupported)
+			return fmt.Errorf("%w: denormalizer_spec.precompiled_charsmap is set, which is not supported", errUnsupported)
 		}
 		return nil
 	})
@@ -224,17 +224,17 @@ func checkDenormalizer(raw []byte) error {
 func (p *pieceFile) check() error {
 	switch {
 	case p.modelType != modelUnigram && p.modelType != modelBPE:
-		return fmt.Errorf("%w: trainer_spec.model_type is %d, only 1 (unigram) and 2 (BPE) are supported", ErrUnsupported, p.modelType)
+		return fmt.Errorf("%w: trainer_spec.model_type is %d, only 1 (unigram) and 2 (BPE) are supported", errUnsupported, p.modelType)
 	case p.suffixing:
-		return fmt.Errorf("%w: trainer_spec.treat_whitespace_as_suffix is true, only false is supported", ErrUnsupported)
+		return fmt.Errorf("%w: trainer_spec.treat_whitespace_as_suffix is true, only false is supported", errUnsupported)
 	case !p.escape:
-		return fmt.Errorf("%w: normalizer_spec.escape_whitespaces is false, only true is supported", ErrUnsupported)
+		return fmt.Errorf("%w: normalizer_spec.escape_whitespaces is false, only true is supported", errUnsupported)
 	}
 	seen := map[string]bool{}
 	unknown, bytes := 0, 0
 	for i, piece := range p.pieces {
 		if seen[piece.text] {
-			return fmt.Errorf("%w: pieces[%d].piece %.80q occurs twice", ErrUnsupported, i, piece.text)
+			return fmt.Errorf("%w: pieces[%d].piece %.80q occurs twice", errUnsupported, i, piece.text)
 		}
 		seen[piece.text] = true
 		switch piece.kind {
@@ -242,16 +242,16 @@ func (p *pieceFile) check() error {
 			unknown++
 		case pieceByte:
 			if b, ok := fallbackByte(piece.text); !ok || fmt.Sprintf("<0x%02X>", b) != piece.text {
-				return fmt.Errorf("%w: pieces[%d].piece is %.80q, want a byte", ErrUnsupported, i, piece.text)
+				return fmt.Errorf("%w: pieces[%d].piece is %.80q, want a byte", errUnsupported, i, piece.text)
 			}
 			bytes++
 		}
 	}
 	switch {
 	case unknown != 1:
-		return fmt.Errorf("%w: %d pieces have type 2 (unknown), want one", ErrUnsupported, unknown)
+		return fmt.Errorf("%w: %d pieces have type 2 (unknown), want one", errUnsupported, unknown)
 	case p.fallback && bytes != byteValues || !p.fallback && bytes > 0:
-		return fmt.Errorf("%w: trainer_spec.byte_fallback is %v, and %d pieces are bytes", ErrUnsupported, p.fallback, bytes)
+		return fmt.Errorf("%w: trainer_spec.byte_fallback is %v, and %d pieces are bytes", errUnsupported, p.fallback, bytes)
 	}
 	return nil
 }

@@ -66,11 +66,11 @@ func parsePrecompiled(o *object) (precompiled, error) {
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || strings.ContainsAny(text, "\r\n") {
-		return precompiled{}, fmt.Errorf("%w: %s is not base64", ErrUnsupported, o.path(key))
+		return precompiled{}, fmt.Errorf("%w: %s is not base64", errUnsupported, o.path(key))
 	}
 	found, err := parseCharsmap(raw)
 	if err != nil {
-		return precompiled{}, fmt.Errorf("%w: %s: %w", ErrUnsupported, o.path(key), err)
+		return precompiled{}, fmt.Errorf("%w: %s: %w", errUnsupported, o.path(key), err)
 	}
 	return precompiled{found}, nil
 }

@@ -49,7 +49,7 @@ type tally struct {
 var varying = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\[\d*\]|\d+`)
 
 func (c *tally) refuse(err error, pairs int) {
-	reason, _, _ := strings.Cut(varying.ReplaceAllString(strings.TrimPrefix(err.Error(), ErrUnsupported.Error()+": "), "…"), "\n")
+	reason, _, _ := strings.Cut(varying.ReplaceAllString(strings.TrimPrefix(err.Error(), errUnsupported.Error()+": "), "…"), "\n")
 	c.refused[reason] += pairs
 }
 
@@ -96,7 +96,7 @@ func (c *tally) compare(t *testing.T, of configuration) {
 	c.configurations++
 	c.pairs += len(of.answers)
 	tokenizer, err := Parse([]byte(of.file))
-	if errors.Is(err, ErrUnsupported) {
+	if errors.Is(err, errUnsupported) {
 		c.refuse(err, len(of.answers))
 		return
 	}
@@ -106,7 +106,7 @@ func (c *tally) compare(t *testing.T, of configuration) {
 	for _, want := range of.answers {
 		got, err := answerOf(tokenizer, want.text, want.others)
 		switch {
-		case errors.Is(err, ErrUnsupported):
+		case errors.Is(err, errUnsupported):
 			c.refuse(err, 1)
 		case err != nil:
 			c.differ(t, "%s: %q: %v\n%s", of.name, want.text, err, of.file)

@@ -20,11 +20,11 @@ func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
 		return nil, fmt.Errorf("the file exceeds %d bytes", maxFileSize)
 	}
 	if err := filestart.Pointer(raw); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: %w", errUnsupported, err)
 	}
 	p, err := parsePieceFile(raw)
 	if err == nil && len(p.pieces) == 0 {
-		err = fmt.Errorf("%w: %w", ErrUnsupported, errNoPieces)
+		err = fmt.Errorf("%w: %w", errUnsupported, errNoPieces)
 	}
 	if err == nil {
 		err = p.check()
@@ -124,11 +124,11 @@ func (p *pieceFile) useMerges(m *bpe) error {
 			continue
 		}
 		if len(piece.text) > maxMergedBytes {
-			return fmt.Errorf("%w: pieces[%d].piece has %d bytes, the limit for a merged piece is %d", ErrUnsupported, i, len(piece.text), maxMergedBytes)
+			return fmt.Errorf("%w: pieces[%d].piece has %d bytes, the limit for a merged piece is %d", errUnsupported, i, len(piece.text), maxMergedBytes)
 		}
 		for _, r := range piece.text {
 			if _, found := m.vocab[string(r)]; !found {
-				return fmt.Errorf("%w: pieces[%d].piece %.80q contains the character %q, which is not a piece", ErrUnsupported, i, piece.text, r)
+				return fmt.Errorf("%w: pieces[%d].piece %.80q contains the character %q, which is not a piece", errUnsupported, i, piece.text, r)
 			}
 		}
 		index.each([]byte(piece.text), func(left int32, length int) {
@@ -137,7 +137,7 @@ func (p *pieceFile) useMerges(m *bpe) error {
 			}
 		})
 		if len(merges) > maxMerges {
-			return fmt.Errorf("%w: more than %d possible merges of pieces", ErrUnsupported, maxMerges)
+			return fmt.Errorf("%w: more than %d possible merges of pieces", errUnsupported, maxMerges)
 		}
 	}
 	slices.SortStableFunc(merges, func(a, b merge) int {

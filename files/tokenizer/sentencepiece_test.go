@@ -146,8 +146,8 @@ func TestSentencePieceRefusesUnsupportedModels(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := ParseSentencePiece(test.raw)
-			if !errors.Is(err, ErrUnsupported) {
-				t.Errorf("got %v, want ErrUnsupported", err)
+			if !errors.Is(err, errUnsupported) {
+				t.Errorf("got %v, want errUnsupported", err)
 			}
 			golden.Message(t, test.name, err)
 		})

@@ -111,7 +111,7 @@ func (t *Tokenizer) templateProcessing(o *object) (result templateParts, err err
 		case kind == "SpecialToken" && known:
 			result.after = append(result.after, ids...)
 		default:
-			return result, fmt.Errorf("%w: %s is %q, want the text or a special token of the template", ErrUnsupported, inner.path("id"), id)
+			return result, fmt.Errorf("%w: %s is %q, want the text or a special token of the template", errUnsupported, inner.path("id"), id)
 		}
 	}
 	if sequences != 1 && o.err == nil {
@@ -135,7 +135,7 @@ func plainPair(o *object) (bool, error) {
 		}
 	}
 	if err := json.Unmarshal(raw, &parts); err != nil {
-		return false, fmt.Errorf("%w: %s is not an array of objects: %w", ErrUnsupported, o.path("pair"), err)
+		return false, fmt.Errorf("%w: %s is not an array of objects: %w", errUnsupported, o.path("pair"), err)
 	}
 	return len(parts) == 2 && parts[0].Sequence.ID == "A" && parts[1].Sequence.ID == "B", nil
 }
@@ -167,7 +167,7 @@ func (t *Tokenizer) templateTokens(o *object) (map[string][]int32, error) {
 			return nil, err
 		}
 		if len(ids) > maxTemplate || slices.ContainsFunc(ids, func(id int32) bool { return !t.has(id) }) {
-			return nil, fmt.Errorf("%w: %s is %s, which contains unknown ids", ErrUnsupported, token.path("ids"), shorten(mustJSON(ids)))
+			return nil, fmt.Errorf("%w: %s is %s, which contains unknown ids", errUnsupported, token.path("ids"), shorten(mustJSON(ids)))
 		}
 		tokens[name] = ids
 	}

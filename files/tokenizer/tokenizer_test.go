@@ -221,8 +221,8 @@ func TestParseRefusesUnsupportedTokenizers(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Parse([]byte(test.text))
-			if !errors.Is(err, ErrUnsupported) {
-				t.Errorf("got %v, want ErrUnsupported", err)
+			if !errors.Is(err, errUnsupported) {
+				t.Errorf("got %v, want errUnsupported", err)
 			}
 			golden.Message(t, test.name, err)
 		})

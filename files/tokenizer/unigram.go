@@ -40,10 +40,10 @@ func (t *Tokenizer) parseUnigram(o *object) error {
 		return err
 	}
 	if len(pieces) > maxVocab {
-		return fmt.Errorf("%w: %s has more than %d tokens", ErrUnsupported, o.path("vocab"), maxVocab)
+		return fmt.Errorf("%w: %s has more than %d tokens", errUnsupported, o.path("vocab"), maxVocab)
 	}
 	if unknown >= len(pieces) {
-		return fmt.Errorf("%w: %s is %d, but the vocabulary has %d tokens", ErrUnsupported, o.path("unk_id"), unknown, len(pieces))
+		return fmt.Errorf("%w: %s is %d, but the vocabulary has %d tokens", errUnsupported, o.path("unk_id"), unknown, len(pieces))
 	}
 	u := &unigram{missing: math.Inf(1)}
 	for i, raw := range pieces {
@@ -54,13 +54,13 @@ func (t *Tokenizer) parseUnigram(o *object) error {
 			score, ok = parseScore(number)
 		}
 		if !ok {
-			return fmt.Errorf("%w: %s[%d] is %s, want a token and its score", ErrUnsupported, o.path("vocab"), i, shorten(raw))
+			return fmt.Errorf("%w: %s[%d] is %s, want a token and its score", errUnsupported, o.path("vocab"), i, shorten(raw))
 		}
 		if _, twice := m.vocab[token]; twice {
-			return fmt.Errorf("%w: %s has %.80q twice", ErrUnsupported, o.path("vocab"), token)
+			return fmt.Errorf("%w: %s has %.80q twice", errUnsupported, o.path("vocab"), token)
 		}
 		if token == "" || len(token) > maxTokenBytes {
-			return fmt.Errorf("%w: %s[%d] is a token of %d bytes, want 1 to %d", ErrUnsupported, o.path("vocab"), i, len(token), maxTokenBytes)
+			return fmt.Errorf("%w: %s[%d] is a token of %d bytes, want 1 to %d", errUnsupported, o.path("vocab"), i, len(token), maxTokenBytes)
 		}
 		m.vocab[token] = int32(i)
 		m.tokens = append(m.tokens, token)

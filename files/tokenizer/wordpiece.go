@@ -31,7 +31,7 @@ func (t *Tokenizer) parseWordPiece(o *object) error {
 	}
 	id, found := m.vocab[unknown]
 	if !found {
-		return fmt.Errorf("%w: %s is %.80q, which is not in the vocabulary", ErrUnsupported, o.path("unk_token"), unknown)
+		return fmt.Errorf("%w: %s is %.80q, which is not in the vocabulary", errUnsupported, o.path("unk_token"), unknown)
 	}
 	m.unknown = id
 	later := map[string]int32{}

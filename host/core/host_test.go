@@ -321,7 +321,7 @@ func TestSeatsOfANetwork(t *testing.T) {
 	if err := errors.Join(r.do(0, coordinator.Join{}), r.do(1, coordinator.Join{})); err != nil {
 		t.Fatal(err)
 	}
-	var full *SeatsError
+	var full *seatsError
 	if err := r.do(2, coordinator.Join{}); !errors.Is(err, coordinator.ErrFull) || !errors.As(err, &full) || full.Taken != 2 {
 		t.Errorf("a third client of the network: %v", err)
 	}

@@ -15,20 +15,20 @@ type Origin struct {
 	Most    int // maximum number of seats for clients of the network; 0: unlimited
 }
 
-// SeatsError refuses a client because the clients of its network already have the maximum number of
+// seatsError refuses a client because the clients of its network already have the maximum number of
 // seats. It wraps coordinator.ErrFull.
-type SeatsError struct {
+type seatsError struct {
 	Network netip.Prefix
 	Taken   int
 }
 
 // Error returns the message with the number of seats.
-func (e *SeatsError) Error() string {
+func (e *seatsError) Error() string {
 	return fmt.Sprintf("%d clients from the network %s take part, which is the server's limit for one network", e.Taken, e.Network)
 }
 
 // Unwrap returns coordinator.ErrFull.
-func (e *SeatsError) Unwrap() error { return coordinator.ErrFull }
+func (e *seatsError) Unwrap() error { return coordinator.ErrFull }
 
 // seatRefused returns an error for a Join of an unknown key from a network whose clients already
 // have the maximum number of seats. The check happens outside the log: the log just lacks the
@@ -45,7 +45,7 @@ func (h *Host) seatRefused(a wire.SignedAction, from Origin) error {
 		}
 	}
 	if taken >= from.Most && !h.Known()[a.From] {
-		return &SeatsError{from.Network, taken}
+		return &seatsError{from.Network, taken}
 	}
 	h.origins[a.From] = from.Network
 	return nil

@@ -3,6 +3,6 @@
 //
 // The main type is Host, which holds a coordinator's state and acts as the server. Attach returns a
 // Client for each participant. The host ticks after every action. A test that moves the clock calls
-// Tick, or lets Run do so. Actions are signed, encoded and opened as on the network. The host
+// tick, or lets Run do so. Actions are signed, encoded and opened as on the network. The host
 // withdraws a Client as soon as it is closed: its grace period is zero.
 package memory

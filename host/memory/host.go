@@ -98,9 +98,9 @@ func (h *Host) State() coordinator.State {
 	return h.core.State().Clone()
 }
 
-// Tick does everything that is due. It returns how long the host may sleep afterwards, at most beat,
+// tick does everything that is due. It returns how long the host may sleep afterwards, at most beat,
 // because the clock may be changed meanwhile.
-func (h *Host) Tick(beat time.Duration) time.Duration {
+func (h *Host) tick(beat time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.core.Tick(h.clock())
@@ -111,12 +111,12 @@ func (h *Host) Tick(beat time.Duration) time.Duration {
 // clock returns the time of the run. The caller holds mu.
 func (h *Host) clock() core.Now { return core.Now{Clock: h.now()} }
 
-// Run calls Tick whenever something is due, until ctx ends. It checks at least once per beat
+// Run calls tick whenever something is due, until ctx ends. It checks at least once per beat
 // whether the clock was set.
 func (h *Host) Run(ctx context.Context, beat time.Duration) {
 	for ctx.Err() == nil {
 		select {
-		case <-time.After(h.Tick(beat)):
+		case <-time.After(h.tick(beat)):
 		case <-h.applied:
 		case <-ctx.Done():
 		}
@@ -138,7 +138,7 @@ func (h *Host) act(a coordinator.Action) error {
 
 // submit handles an action as if it had arrived over a network. The caller holds mu.
 func (h *Host) submit(key identity.Key, a coordinator.Action) error {
-	h.nonce++
+	h.nonce = max(h.nonce+1, h.now()) // a later host of the same run accepts later actions
 	action, err := wire.OpenAction(wire.SignAction(key, h.run, h.nonce, a), h.run)
 	if err != nil {
 		return err

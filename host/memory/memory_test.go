@@ -47,7 +47,7 @@ func TestSameSeedSameRun(t *testing.T) {
 		}
 		for range 10 {
 			now += 30_000
-			h.Tick(time.Second)
+			h.tick(time.Second)
 		}
 		state := h.State()
 		if state.Progress.Epoch == 0 && state.CurrentRound() == nil {

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
+	"github.com/psyche-go/psyche/base/atomicfile"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/record/follow"
 )
@@ -132,24 +132,7 @@ func (c *certs) save() error {
 	}
 	b = append(b, base...)
 	hash := sha256.Sum256(b)
-	return replaceFile(c.path, append(b, hash[:]...))
-}
-
-// replaceFile replaces a file atomically.
-func replaceFile(path string, content []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // fails after the rename
-	_, err = temporary.Write(content)
-	if err == nil {
-		err = temporary.Sync()
-	}
-	if err = errors.Join(err, temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), path)
+	return atomicfile.Write(c.path, append(b, hash[:]...), 0o600)
 }
 
 var errCerts = errors.New("certificates cannot be used")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/psyche-go/psyche/base/atomicfile"
 	"github.com/psyche-go/psyche/base/hashchain"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
@@ -113,7 +114,7 @@ func loadDraws(path string) (*draws, error) {
 
 // save saves the secret. It must succeed before the run starts.
 func (d *draws) save(path string) error {
-	if err := replaceFile(path, fmt.Appendf(nil, drawsFormat, d.links, d.secret)); err != nil {
+	if err := atomicfile.Write(path, fmt.Appendf(nil, drawsFormat, d.links, d.secret), 0o600); err != nil {
 		return fmt.Errorf("save the secret of a run: %w", err)
 	}
 	return nil

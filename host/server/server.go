@@ -32,14 +32,14 @@ const (
 	DefaultWithdrawGrace    = core.DefaultGrace
 	DefaultRestartGrace     = core.DefaultGrace
 	DefaultBeat             = time.Second
-	DefaultMaxStrangers     = 512
-	DefaultSeatsPerNetwork  = 16
-	DefaultMaxRuns          = 64
-	DefaultActionsPerSecond = 10
-	DefaultJoinsPerSecond   = 2
-	DefaultJoinsAtOnce      = 640
-	DefaultSnapshotEvery    = 1000
-	DefaultLogBytes         = 8 << 20
+	defaultMaxStrangers     = 512
+	defaultSeatsPerNetwork  = 16
+	defaultMaxRuns          = 64
+	defaultActionsPerSecond = 10
+	defaultJoinsPerSecond   = 2
+	defaultJoinsAtOnce      = 640
+	defaultSnapshotEvery    = 1000
+	defaultLogBytes         = 8 << 20
 )
 
 // secondsOfBurst is the number of seconds for which a quiet key, or run, can save up actions.
@@ -67,13 +67,13 @@ type Options struct {
 	Models map[string]Model
 	// MaxRuns limits the open runs, including the runs of Runs and SaveStateDir. At the limit,
 	// clients cannot start runs over the network. Closed runs have a separate limit. Zero means
-	// DefaultMaxRuns.
+	// defaultMaxRuns.
 	MaxRuns int
 	// SaveStateDir is the directory of the host's key and the runs' journals. If empty, nothing is
 	// saved.
 	SaveStateDir string
 	// SnapshotEvery is the minimum number of journal records between two snapshots. Zero means
-	// DefaultSnapshotEvery.
+	// defaultSnapshotEvery.
 	SnapshotEvery int
 	// WithdrawGrace is how long a participant may be disconnected before the host withdraws it.
 	// Zero means DefaultWithdrawGrace. If negative, the host never withdraws participants.
@@ -89,26 +89,26 @@ type Options struct {
 	// MaxStrangers limits the connections of keys that are not part of a run. A second limit of the
 	// same size applies to observers whose keys have no role. Members, clients that left during the
 	// epoch, and keys with a role can always connect. At the limit, the address with the most
-	// connections loses its oldest one to an address with fewer. Zero means DefaultMaxStrangers.
+	// connections loses its oldest one to an address with fewer. Zero means defaultMaxStrangers.
 	MaxStrangers int
 	// MaxSeatsPerNetwork limits how many clients of one network (/24 of IPv4, /48 of IPv6) may take
 	// part in a run. Private networks, and keys that the run knows, are exempt. Zero means
-	// DefaultSeatsPerNetwork. If negative, there is no limit.
+	// defaultSeatsPerNetwork. If negative, there is no limit.
 	MaxSeatsPerNetwork int
 	// MaxSeatsPerPrivateNetwork is the limit for private networks and for this machine, from which
 	// all clients seem to come if there is a proxy in front of the server. Zero means no limit.
 	MaxSeatsPerPrivateNetwork int
 	// ActionsPerSecond limits the long-term rate of actions per key. Up to ten seconds' worth may
-	// come at once. Actions above the limit have to wait. Zero means DefaultActionsPerSecond.
+	// come at once. Actions above the limit have to wait. Zero means defaultActionsPerSecond.
 	ActionsPerSecond float64
 	// JoinsPerSecond limits the long-term rate of joins to one run. All keys share the limit, and
 	// addresses take turns: a client that repeatedly joins and leaves makes the journal longer without
 	// progress. The same limit applies to SetDelegates. JoinsAtOnce is the burst, for members of a run
-	// that join together. Zero means DefaultJoinsPerSecond and DefaultJoinsAtOnce.
+	// that join together. Zero means defaultJoinsPerSecond and defaultJoinsAtOnce.
 	JoinsPerSecond float64
 	JoinsAtOnce    int
 	// LogBytesPerSecond limits the total rate at which the server sends journals (to auditors) and
-	// Models. Connections share the rate by address. Zero means DefaultLogBytes.
+	// Models. Connections share the rate by address. Zero means defaultLogBytes.
 	LogBytesPerSecond float64
 	// Key is the host's key. If zero, the key in SaveStateDir is used, or a new one; see HostKey.
 	Key identity.Key
@@ -169,23 +169,19 @@ func (o *Options) setDefaults() {
 	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, DefaultWithdrawGrace)
 	o.RestartGrace = max(cmp.Or(o.RestartGrace, DefaultRestartGrace), o.WithdrawGrace)
 	o.Beat = cmp.Or(o.Beat, DefaultBeat)
-	o.MaxStrangers = cmp.Or(o.MaxStrangers, DefaultMaxStrangers)
-	o.MaxSeatsPerNetwork = cmp.Or(o.MaxSeatsPerNetwork, DefaultSeatsPerNetwork)
-	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)
-	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
-	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)
-	o.JoinsAtOnce = cmp.Or(o.JoinsAtOnce, DefaultJoinsAtOnce)
-	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
-	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, DefaultLogBytes)
+	o.MaxStrangers = cmp.Or(o.MaxStrangers, defaultMaxStrangers)
+	o.MaxSeatsPerNetwork = cmp.Or(o.MaxSeatsPerNetwork, defaultSeatsPerNetwork)
+	o.MaxRuns = cmp.Or(o.MaxRuns, defaultMaxRuns)
+	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, defaultActionsPerSecond)
+	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, defaultJoinsPerSecond)
+	o.JoinsAtOnce = cmp.Or(o.JoinsAtOnce, defaultJoinsAtOnce)
+	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, defaultSnapshotEvery)
+	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, defaultLogBytes)
 	if o.Now == nil {
 		o.Now = steadyClock(time.Now())
 	}
-	if o.Random == nil {
-		o.Random = rand.Reader
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Random = cmp.Or(o.Random, rand.Reader)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}

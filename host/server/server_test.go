@@ -163,9 +163,9 @@ func TestRestartContinuesTheRun(t *testing.T) {
 	}
 }
 
-// TestTornTailAtEveryByteOfTheLastRecord cuts the journal inside its last record. It checks that
-// the server starts with exactly the earlier records.
-func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
+// TestStartAfterATornTail cuts the journal inside its last record. It checks that the server starts
+// with exactly the earlier records. TestTornTailIsCutAtEveryByte of the journal cuts at every byte.
+func TestStartAfterATornTail(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
 	r := servertest.Start(t, o)
@@ -180,7 +180,8 @@ func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for cut := size; cut < int64(len(whole)); cut++ {
+	end := int64(len(whole))
+	for _, cut := range []int64{size + 1, (size + end) / 2, end - 1} {
 		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +190,7 @@ func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 		o.OnState = func(s *coordinator.State) { seen = s.AppendTo(nil) }
 		servertest.Start(t, o).Stop()
 		if !bytes.Equal(seen, stateBefore) {
-			t.Fatalf("cut at %d of %d: wrong state", cut, len(whole))
+			t.Fatalf("cut at %d of %d: wrong state", cut, end)
 		}
 		if got := fileSize(t, path); got != size {
 			t.Fatalf("cut at %d: the file has %d bytes, want %d", cut, got, size)
@@ -341,12 +342,10 @@ func TestEventsAndLogs(t *testing.T) {
 	}
 }
 
-// TestFullRun plays a whole run with 64 clients that have fake trainers.
+// TestFullRun plays two epochs with 24 clients that have fake trainers. `make load` plays runs with
+// 256 clients.
 func TestFullRun(t *testing.T) {
-	clients, steps := 64, uint32(16)
-	if testing.Short() {
-		clients, steps = 16, 10 // the race detector makes it take minutes
-	}
+	const clients, steps = 24, uint32(10)
 	began := time.Now()
 	dir := t.TempDir()
 	var final atomic.Pointer[coordinator.State]
@@ -357,7 +356,7 @@ func TestFullRun(t *testing.T) {
 			return coordinator.New(runID, host, coordinator.Config{
 				WarmupTime: 600_000, CooldownTime: 600_000, RoundsPerEpoch: 8, MaxRoundTrainTime: 600_000, RoundWitnessTime: 50,
 				WaitingForMembersExtraTime: 500, GlobalBatchSizeStart: 256, GlobalBatchSizeEnd: 256, TotalSteps: steps,
-				InitMinClients: uint16(clients), MinClients: uint16(clients / 2),
+				InitMinClients: clients, MinClients: clients / 2,
 			}, coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 		}},
 		OnState: func(s *coordinator.State) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/psyche-go/psyche/base/atomicfile"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
@@ -138,7 +139,7 @@ func readSnapshot(path string) (snapshot, coordinator.State, error) {
 }
 
 // write replaces the file at path atomically.
-func (s snapshot) write(path string) error { return replaceFile(path, s.appendTo(nil)) }
+func (s snapshot) write(path string) error { return atomicfile.Write(path, s.appendTo(nil), 0o600) }
 
 // appendNames appends names in ascending order of keys.
 func appendNames(b []byte, names core.Names) []byte {

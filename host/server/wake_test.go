@@ -78,7 +78,7 @@ func TestHostSleepsWhenNothingIsDue(t *testing.T) {
 	await(t, a, "a pending client", func(s *coordinator.State) bool { return len(s.Pending) == 1 })
 	time.Sleep(100 * time.Millisecond) // so that the pending update is published
 	before := looks.Load()
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // in which a polling run would read its clock
 	if more := looks.Load() - before; more > 2 {
 		t.Errorf("the clock was read %d times in 300 ms without events", more)
 	}

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,18 +125,10 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 
 // check sets defaults and validates the options.
 func (o *Options) check() error {
-	if o.MaxElapsed == 0 {
-		o.MaxElapsed = DefaultMaxElapsed
-	}
-	if o.InitialInterval == 0 {
-		o.InitialInterval = DefaultInitialInterval
-	}
-	if o.MaxInterval == 0 {
-		o.MaxInterval = DefaultMaxInterval
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.MaxElapsed = cmp.Or(o.MaxElapsed, DefaultMaxElapsed)
+	o.InitialInterval = cmp.Or(o.InitialInterval, DefaultInitialInterval)
+	o.MaxInterval = cmp.Or(o.MaxInterval, DefaultMaxInterval)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(o.Addr); err != nil {
 		return fmt.Errorf("server address %q: want host:port: %w", o.Addr, err)
 	}

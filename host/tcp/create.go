@@ -73,7 +73,7 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 }
 
 // Runs asks a server for a list of its runs. o need not name a run. all is the number of runs on
-// the server, which lists at most frame.MaxRuns of them. The answer is not verified. Runs makes one
+// the server, which may list only some of them. The answer is not verified. Runs makes one
 // attempt.
 func Runs(ctx context.Context, o Options) (runs []frame.RunSummary, all uint32, err error) {
 	err = withSession(ctx, o, frame.RoleLister, func(s *session, _ identity.ID) error {

@@ -1,6 +1,7 @@
 package distro
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,9 +14,9 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// EnvISA is the environment variable that forces an instruction set, for tests and for debugging.
+// envISA is the environment variable that forces an instruction set, for tests and for debugging.
 // All instruction sets give the same bits.
-const EnvISA = "PSYCHE_DISTRO_ISA"
+const envISA = "PSYCHE_DISTRO_ISA"
 
 var (
 	// ErrNotFinite means that a momentum, gradient or value is infinite or not a number.
@@ -78,9 +79,7 @@ type entries struct {
 // unavailable.
 func NewKernel(o Options) (*Kernel, error) {
 	name := o.ISA
-	if name == "" {
-		name = os.Getenv(EnvISA)
-	}
+	name = cmp.Or(name, os.Getenv(envISA))
 	available := availableISAs()
 	if name == "" {
 		return &Kernel{threads: max(o.Threads, 1), isa: available[len(available)-1]}, nil
@@ -92,7 +91,7 @@ func NewKernel(o Options) (*Kernel, error) {
 		}
 		names = append(names, set.name)
 	}
-	return nil, fmt.Errorf("%s %q: %w: this build and processor have %s", EnvISA, name, ErrInput, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s %q: %w: this build and processor have %s", envISA, name, ErrInput, strings.Join(names, ", "))
 }
 
 // availableISAs returns the instruction sets that this build and processor support, slowest first.

@@ -417,13 +417,13 @@ func TestArgumentsThatDoNotFit(t *testing.T) {
 
 func TestISAByEnvironment(t *testing.T) {
 	for _, set := range availableISAs() {
-		t.Setenv(EnvISA, set.name)
+		t.Setenv(envISA, set.name)
 		kernel, err := NewKernel(Options{})
 		if err != nil || kernel.ISA() != set.name {
-			t.Errorf("%s=%s: kernel %v, error %v", EnvISA, set.name, kernel, err)
+			t.Errorf("%s=%s: kernel %v, error %v", envISA, set.name, kernel, err)
 		}
 	}
-	t.Setenv(EnvISA, "mmx")
+	t.Setenv(envISA, "mmx")
 	if _, err := NewKernel(Options{}); !errors.Is(err, ErrInput) {
 		t.Errorf("unknown instruction set: error %v", err)
 	}

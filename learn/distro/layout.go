@@ -16,8 +16,8 @@ const MaxChunk = 128
 // maxElements bounds a tensor so that offsets and byte sizes fit into an int on every platform.
 const maxElements = math.MaxInt32 * 8
 
-// ErrShape means that a tensor shape or a chunk size is not supported.
-var ErrShape = errors.New("invalid tensor shape")
+// errShape means that a tensor shape or a chunk size is not supported.
+var errShape = errors.New("invalid tensor shape")
 
 // Layout describes how a tensor is cut into chunks. Leading dimensions are stacked: the tensor is a
 // matrix of rows×cols whose last two dimensions are cut into blocks. A vector or a scalar is a
@@ -32,11 +32,11 @@ type Layout struct {
 // size n is n itself if n ≤ chunk, else the largest divisor of n that is ≤ chunk.
 func NewLayout(shape []int64, chunk int) (Layout, error) {
 	if chunk < 1 || chunk > MaxChunk {
-		return Layout{}, fmt.Errorf("compression_chunk %d: %w: want 1 to %d", chunk, ErrShape, MaxChunk)
+		return Layout{}, fmt.Errorf("compression_chunk %d: %w: want 1 to %d", chunk, errShape, MaxChunk)
 	}
 	cut, err := audit.Cut(shape, chunk, 1)
 	if err != nil {
-		return Layout{}, fmt.Errorf("shape %v: %w: every dimension must be at least 1, and all together at most %d elements", shape, ErrShape, int64(maxElements))
+		return Layout{}, fmt.Errorf("shape %v: %w: every dimension must be at least 1, and all together at most %d elements", shape, errShape, int64(maxElements))
 	}
 	cols := 1
 	if len(shape) > 0 {
@@ -44,7 +44,7 @@ func NewLayout(shape []int64, chunk int) (Layout, error) {
 	}
 	elements := cut.Chunks * cut.Rows * cut.Cols
 	if elements > maxElements {
-		return Layout{}, fmt.Errorf("shape %v: %w: more than %d elements", shape, ErrShape, int64(maxElements))
+		return Layout{}, fmt.Errorf("shape %v: %w: more than %d elements", shape, errShape, int64(maxElements))
 	}
 	return Layout{rows: elements / cols, cols: cols, chunkRows: cut.Rows, chunkCols: cut.Cols}, nil
 }

@@ -56,7 +56,7 @@ func TestRefusedShapes(t *testing.T) {
 		{[]int64{4}, 0},
 		{[]int64{4}, MaxChunk + 1},
 	} {
-		if l, err := NewLayout(c.shape, c.chunk); !errors.Is(err, ErrShape) {
+		if l, err := NewLayout(c.shape, c.chunk); !errors.Is(err, errShape) {
 			t.Errorf("shape %v by %d: %+v, error %v", c.shape, c.chunk, l, err)
 		}
 	}

@@ -94,7 +94,7 @@ func (r Reader) choose(ctx context.Context, q Question) (Answer, error) {
 		normed[i] = likely[i] / float64(utf8.RuneCountInString(q.Choices[i]))
 	}
 	return Answer{LogLikelihoods: likely, Scores: map[string]float64{
-		Acc: one(largest(likely) == q.Answer), AccNorm: one(largest(normed) == q.Answer),
+		accuracy: one(largest(likely) == q.Answer), accNorm: one(largest(normed) == q.Answer),
 	}}, nil
 }
 
@@ -154,7 +154,7 @@ func (r Reader) write(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	found := chosen.FindStringSubmatch(text)
-	return Answer{Text: text, Scores: map[string]float64{ExactMatch: one(found != nil && found[1] == q.Letter)}}, nil
+	return Answer{Text: text, Scores: map[string]float64{exactMatch: one(found != nil && found[1] == q.Letter)}}, nil
 }
 
 // writing contains the settings of a generated text.

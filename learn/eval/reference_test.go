@@ -156,7 +156,7 @@ func TestScores(t *testing.T) {
 					t.Errorf("%s, %d examples, question %d, choice %d: %v, want %v", c.Task, c.Fewshot, i, j, l, want.LogLikelihoods[j])
 				}
 			}
-			for name, score := range map[string]*float64{eval.Acc: want.Acc, eval.AccNorm: want.AccNorm, eval.ExactMatch: want.ExactMatch} {
+			for name, score := range map[string]*float64{"acc": want.Acc, "acc_norm": want.AccNorm, "exact_match": want.ExactMatch} {
 				if score != nil && got.Scores[name] != *score {
 					t.Errorf("%s, %d examples, question %d: %s %v, want %v", c.Task, c.Fewshot, i, name, got.Scores[name], *score)
 				}

@@ -34,10 +34,10 @@ func TestErrorsOfScores(t *testing.T) {
 					if i < part.right {
 						score = 1
 					}
-					tally.Add(eval.Question{Subject: string(rune('a' + subject))}, eval.Answer{Scores: map[string]float64{eval.Acc: score}})
+					tally.Add(eval.Question{Subject: string(rune('a' + subject))}, eval.Answer{Scores: map[string]float64{"acc": score}})
 				}
 			}
-			if got := tally.Error(eval.Acc); math.Abs(got-test.want) > 1e-12 {
+			if got := tally.Error("acc"); math.Abs(got-test.want) > 1e-12 {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})

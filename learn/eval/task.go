@@ -30,9 +30,9 @@ type Task struct {
 
 // Names of scores.
 const (
-	Acc        = "acc"
-	AccNorm    = "acc_norm"
-	ExactMatch = "exact_match"
+	accuracy   = "acc"
+	accNorm    = "acc_norm"
+	exactMatch = "exact_match"
 )
 
 // document is one question of a data set.

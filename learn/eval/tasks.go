@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	both = []string{AccNorm, Acc}
-	acc  = []string{Acc}
+	both = []string{accNorm, accuracy}
+	acc  = []string{accuracy}
 
 	choiceColumns = []string{"choices.text", "choices.label", "answerKey"}
 )
@@ -40,7 +40,7 @@ var tasks = []Task{
 	},
 	{
 		Name: "mmlu_pro", Repo: "TIGER-Lab/MMLU-Pro", Split: "test", Examples: "validation", firstExamples: true, Fewshot: 5,
-		columns: []string{"question", "options", "answer", "cot_content", "category"}, read: readMMLUPro, metrics: []string{ExactMatch},
+		columns: []string{"question", "options", "answer", "cot_content", "category"}, read: readMMLUPro, metrics: []string{exactMatch},
 	},
 	{
 		Name: "openbookqa", Repo: "allenai/openbookqa", Config: "main", Split: "test", Examples: "train",

@@ -19,7 +19,7 @@ type chooser struct {
 func (c *chooser) quantize(coefficients, sent codec.TensorResult, chunk, at, count int) {
 	values := coefficients.Values[at : at+count]
 	code := c.unit(values)
-	unit := c.reach * Unit(code)
+	unit := c.reach * unitOf(code)
 	to, left := at, at
 	for i, v := range values {
 		index, rest := coefficients.Indices[at+i], v
@@ -61,7 +61,7 @@ func (c *chooser) unit(values []float32) uint8 {
 	last := min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit) // with this unit, it exceeds all levels
 	best, least := first, math.Inf(1)
 	for code := first; code <= last; code++ {
-		if squares := c.squares(c.reach*Unit(uint8(code)), least); squares < least {
+		if squares := c.squares(c.reach*unitOf(uint8(code)), least); squares < least {
 			best, least = code, squares
 		}
 	}
@@ -86,7 +86,7 @@ func (c *chooser) squares(unit, limit float64) float64 {
 // smallest unit.
 func codeOf(share float64) int {
 	for code := range codec.MaxUnit {
-		if Unit(uint8(code)) <= share {
+		if unitOf(uint8(code)) <= share {
 			return code
 		}
 	}

@@ -17,7 +17,7 @@ type definition struct {
 }
 
 func (d definition) level(v float32, unit uint8) float64 {
-	return min(math.Round(math.Abs(float64(v))/(float64(d.reach)*Unit(unit))), d.levels)
+	return min(math.Round(math.Abs(float64(v))/(float64(d.reach)*unitOf(unit))), d.levels)
 }
 
 func (d definition) unit(values []float32) (best uint8) {
@@ -30,7 +30,7 @@ func (d definition) unit(values []float32) (best uint8) {
 	for code := first; code <= min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit); code++ {
 		sum := 0.0
 		for _, v := range values {
-			rest := math.Abs(float64(v)) - d.level(v, uint8(code))*float64(d.reach)*Unit(uint8(code))
+			rest := math.Abs(float64(v)) - d.level(v, uint8(code))*float64(d.reach)*unitOf(uint8(code))
 			sum += rest * rest
 		}
 		if code == first || sum < least {
@@ -49,7 +49,7 @@ func TestChosenUnitsAndLevels(t *testing.T) {
 		code := uint8(rapid.IntRange(0, codec.MaxUnit).Draw(t, "code"))
 		values := make([]float32, rapid.IntRange(1, 40).Draw(t, "count"))
 		for i := range values {
-			values[i] = float32(float64(d.reach) * Unit(code) * float64(rapid.IntRange(1, 20).Draw(t, "halves")) / 2)
+			values[i] = float32(float64(d.reach) * unitOf(code) * float64(rapid.IntRange(1, 20).Draw(t, "halves")) / 2)
 			if rapid.Bool().Draw(t, "any") {
 				values[i] *= rapid.Float32Range(0.01, 1).Draw(t, "factor")
 			}
@@ -63,7 +63,7 @@ func TestChosenUnitsAndLevels(t *testing.T) {
 			t.Fatalf("unit %d, want %d", unit, want)
 		}
 		for i, v := range values {
-			if got, want := c.level(c.sizes[i], c.reach*Unit(unit)), d.level(v, unit); got != want {
+			if got, want := c.level(c.sizes[i], c.reach*unitOf(unit)), d.level(v, unit); got != want {
 				t.Fatalf("level of %v is %v, want %v", v, got, want)
 			}
 		}

@@ -26,7 +26,7 @@
 // chunk. A unit is a fraction of the L2 norm of a change that moves every weight of a chunk by Reach. Reach
 // is the learning rate times the number of inner steps, about the largest distance that these steps
 // can move a weight. So no member can send a number that moves weights much further than its steps
-// could have. See Unit.
+// could have. See unitOf.
 //
 // # The weight of a member
 //

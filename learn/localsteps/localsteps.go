@@ -17,10 +17,11 @@ var errInput = errors.New("invalid input")
 // unitsPerOctave is the number of units per factor of two.
 const unitsPerOctave = 4
 
-// Unit returns the size of a unit as a fraction of Reach. Code 0 is the largest, 1.75. Each fourth
+// unitOf returns the size of a unit as a fraction of Reach. Code 0 is the largest, 1.75. Each fourth
 // code halves it: 1.75, 1.5, 1.25, 1, 0.875 … 2⁻³¹.
-func Unit(code uint8) float64 { return units[code] }
+func unitOf(code uint8) float64 { return units[code] }
 
+// units has the size of each unit, because the search for a unit reads thousands of sizes for a chunk.
 var units = func() (sizes [math.MaxUint8 + 1]float64) {
 	for code := range sizes {
 		sizes[code] = math.Ldexp(float64(7-code%unitsPerOctave)/unitsPerOctave, -(code / unitsPerOctave))
@@ -37,7 +38,7 @@ func reachOf(l distro.Layout, reach float32) float32 {
 // value returns the value of a level in a chunk. It is exact: 24 bits of reach, 3 of the unit, 4 of
 // the level.
 func value(reach float32, unit uint8, level float32) float64 {
-	return float64(float64(reach)*Unit(unit)) * float64(level)
+	return float64(float64(reach)*unitOf(unit)) * float64(level)
 }
 
 // Far replaces the weights after a member's steps by its pseudo-gradient d = before − after. If u
@@ -159,7 +160,7 @@ type ApplyParams struct {
 }
 
 // Apply moves the weights of a tensor against the mean of the results, in the given order: w ← w −
-// DCT⁻¹(Rate·Σ cᵢ·vᵢ / n). cᵢ is 1, or less for a result with too large a norm (see Shares).
+// DCT⁻¹(Rate·Σ cᵢ·vᵢ / n). cᵢ is 1, or less for a result with too large a norm (see sharesOf).
 // Without results the weights do not change. Apply checks every result before it changes any
 // weight.
 func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
@@ -189,7 +190,7 @@ func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.Te
 		room = max(room, min(together, l.ChunkSize(), math.MaxUint16))
 	}
 	all, reach := newMerged(l.Chunks(), room), reachOf(l, p.Reach)
-	shares, scale := Shares(results), float64(p.Rate)/float64(len(results))
+	shares, scale := sharesOf(results), float64(p.Rate)/float64(len(results))
 	sums, set := make([]float64, l.ChunkSize()), make([]uint64, (l.ChunkSize()+63)/64)
 	for c := range l.Chunks() {
 		for i, r := range results {
@@ -213,10 +214,10 @@ func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.Te
 // most is the maximum L2 norm of a result as a multiple of the median norm.
 const most = 2
 
-// Shares returns the factor for each result of a tensor. It is less than 1 for a result whose L2
+// sharesOf returns the factor for each result of a tensor. It is less than 1 for a result whose L2
 // norm is more than twice the median norm of the nonzero results. A member that sends larger values
 // than the others therefore gains little.
-func Shares(results []codec.TensorResult) []float64 {
+func sharesOf(results []codec.TensorResult) []float64 {
 	lengths, speaking := make([]float64, len(results)), make([]float64, 0, len(results))
 	for i, r := range results {
 		if lengths[i] = length(r); lengths[i] > 0 {

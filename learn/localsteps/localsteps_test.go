@@ -160,7 +160,7 @@ func TestReplicasMoveAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		moved := make([]float32, len(weights))
-		shares := Shares(results)
+		shares := sharesOf(results)
 		for i, r := range results {
 			if err := AddBack(reference, l, moved, r, p.Reach, float32(-float64(apply.Rate)*shares[i]/float64(len(results)))); err != nil {
 				t.Fatal(err)
@@ -191,27 +191,27 @@ func loud(l distro.Layout, unit uint8, level float32) codec.TensorResult {
 func TestLoudResultsAreShortened(t *testing.T) {
 	l := layoutOf(t, 4, 8, 8)
 	quiet, liar := loud(l, 31, 1), loud(l, 0, -2)
-	shares := Shares([]codec.TensorResult{quiet, liar, quiet, l.Codec(1).NewLevels()})
+	shares := sharesOf([]codec.TensorResult{quiet, liar, quiet, l.Codec(1).NewLevels()})
 	if shares[0] != 1 || shares[2] != 1 || shares[3] != 1 {
 		t.Errorf("the others weigh %v", shares)
 	}
-	if got, want := shares[1]*2*Unit(0), 2*Unit(31); math.Abs(got-want) > 1e-12 {
+	if got, want := shares[1]*2*unitOf(0), 2*unitOf(31); math.Abs(got-want) > 1e-12 {
 		t.Errorf("the liar moves weights by %v, want %v", got, want)
 	}
 	// Two results with a normal difference are not changed.
-	if shares := Shares([]codec.TensorResult{loud(l, 30, 1), loud(l, 31, 1)}); shares[0] != 1 || shares[1] != 1 {
+	if shares := sharesOf([]codec.TensorResult{loud(l, 30, 1), loud(l, 31, 1)}); shares[0] != 1 || shares[1] != 1 {
 		t.Errorf("honest ones weigh %v", shares)
 	}
 }
 
 // TestUnits checks that each unit is smaller than the unit before it, and that all units are exact.
 func TestUnits(t *testing.T) {
-	if Unit(0) != 1.75 || Unit(3) != 1 || Unit(4) != 0.875 || Unit(codec.MaxUnit) != 1.0/(1<<31) {
-		t.Errorf("units %v, %v, %v, %v", Unit(0), Unit(3), Unit(4), Unit(codec.MaxUnit))
+	if unitOf(0) != 1.75 || unitOf(3) != 1 || unitOf(4) != 0.875 || unitOf(codec.MaxUnit) != 1.0/(1<<31) {
+		t.Errorf("units %v, %v, %v, %v", unitOf(0), unitOf(3), unitOf(4), unitOf(codec.MaxUnit))
 	}
 	for code := uint8(1); code <= codec.MaxUnit; code++ {
-		if Unit(code) >= Unit(code-1) {
-			t.Errorf("unit %d is %v, the previous unit is %v", code, Unit(code), Unit(code-1))
+		if unitOf(code) >= unitOf(code-1) {
+			t.Errorf("unit %d is %v, the previous unit is %v", code, unitOf(code), unitOf(code-1))
 		}
 	}
 }

@@ -89,7 +89,7 @@ var dense = architecture{
 		if err != nil {
 			return nil, err
 		}
-		return llama.InitTold(c, seed, made), nil
+		return llama.Init(c, seed, made), nil
 	},
 	new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
 		c, err := llama.ParseConfig(config)
@@ -120,7 +120,7 @@ var deepSeek = architecture{
 		if err != nil {
 			return nil, err
 		}
-		return deepseek.InitTold(c, seed, made), nil
+		return deepseek.Init(c, seed, made), nil
 	},
 	new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
 		c, err := deepseek.ParseConfig(config)

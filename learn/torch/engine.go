@@ -43,7 +43,7 @@ func NewEngineThreads(device Device, own int) (*Engine, error) {
 	info, loaded := loading.info, loading.done
 	loading.Unlock()
 	if !loaded {
-		return nil, ErrNotLoaded
+		return nil, errNotLoaded
 	}
 	threads := info.Threads
 	if own > 0 {
@@ -74,7 +74,7 @@ func (e *Engine) Device() Device { return e.device }
 
 // Do runs fn on the engine's thread, and records gradients if grad is set. It waits for fn and then
 // frees every tensor that fn made and did not keep. It returns a panic in fn as an error: an *Error
-// if libtorch refused an operation, else a *PanicError.
+// if libtorch refused an operation, else a *panicError.
 //
 // ctx bounds the wait for the engine. Once fn runs, Do waits for its end, because fn uses the
 // caller's variables. A long fn should check ctx itself.

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// ErrNotLoaded is returned by NewEngine before a successful Load.
-	ErrNotLoaded = errors.New("torch: Load has not been called")
+	// errNotLoaded is returned by NewEngine before a successful Load.
+	errNotLoaded = errors.New("torch: Load has not been called")
 	// ErrNoLibrary is returned by Load if the shim or libtorch is missing.
 	ErrNoLibrary = errors.New("libtorch is not available")
 	// ErrStaleLibrary is returned by Load if the shim was built from other sources than this
@@ -56,18 +56,18 @@ func (e *Error) Wanted() string {
 	return ""
 }
 
-// PanicError is a panic in the function given to Do, other than a panic from libtorch.
-type PanicError struct {
+// panicError is a panic in the function given to Do, other than a panic from libtorch.
+type panicError struct {
 	Value any
 	Stack []byte
 }
 
-func (e *PanicError) Error() string {
+func (e *panicError) Error() string {
 	return fmt.Sprintf("torch: panic in Do: %v\n%s", e.Value, e.Stack)
 }
 
 // Unwrap returns the panic value if it was an error.
-func (e *PanicError) Unwrap() error {
+func (e *panicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
@@ -77,7 +77,7 @@ func recovered(value any) error {
 	if err, ok := value.(*Error); ok {
 		return err
 	}
-	return &PanicError{Value: value, Stack: debug.Stack()}
+	return &panicError{Value: value, Stack: debug.Stack()}
 }
 
 // text copies a malloc'ed C string to Go and frees it.

@@ -7,6 +7,7 @@ package torch
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -105,10 +106,7 @@ func loadError(path, message string, stale bool) error {
 
 // findShim returns the path of the shim, or an error that lists the searched directories.
 func findShim(given string) (string, error) {
-	if given == "" {
-		given = os.Getenv("PSYCHE_TORCH_SHIM")
-	}
-	if given != "" {
+	if given = cmp.Or(given, os.Getenv("PSYCHE_TORCH_SHIM")); given != "" {
 		if _, err := os.Stat(given); err != nil {
 			return "", fmt.Errorf("torch: %w: no shim at %s; build it with: make shim", ErrNoLibrary, given)
 		}
@@ -160,7 +158,7 @@ func Loaded() (Info, error) {
 	loading.Lock()
 	defer loading.Unlock()
 	if !loading.done {
-		return Info{}, ErrNotLoaded
+		return Info{}, errNotLoaded
 	}
 	return loading.info, nil
 }

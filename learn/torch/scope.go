@@ -21,9 +21,6 @@ type Scope struct {
 
 func newScope(e *Engine) *Scope { return &Scope{engine: e, parent: e.scope} }
 
-// Engine returns the engine of this scope.
-func (s *Scope) Engine() *Engine { return s.engine }
-
 // Sub runs fn with a new scope, which ends when fn returns. It is for the steps of a loop.
 // [Scope.Lift] and [Scope.Keep] keep a tensor longer.
 func (s *Scope) Sub(fn func(s *Scope) error) error {

@@ -124,17 +124,17 @@ func (a *auditor) Recompute(ctx context.Context, x audit.Recomputation, batch da
 func checkApplied(x audit.Recomputation, newest uint32) error {
 	if len(x.Applied) == 0 {
 		if newest != x.Weights {
-			return fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, newest, x.Weights)
+			return fmt.Errorf("%w: step %d was applied; results since step %d are needed", errStep, newest, x.Weights)
 		}
 		return nil
 	}
 	for i, a := range x.Applied {
 		if want := newest - uint32(i); a.Step != want || a.Step <= x.Weights {
-			return fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
+			return fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", errStep, a.Step, want, x.Weights)
 		}
 	}
 	if last := x.Applied[len(x.Applied)-1].Step; last != x.Weights+1 {
-		return fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
+		return fmt.Errorf("%w: results since step %d are needed, they begin with step %d", errStep, x.Weights, last)
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ func (x *distroExchange) state(lend bool) (OptimizerState, error) {
 	o := x.optimizer
 	defer o.history.lock()()
 	if len(o.sent) > 0 {
-		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
 	}
 	state := OptimizerState{Optimizer: "distro", Step: x.replica.step, Updates: o.encoded}
 	if o.newest != x.replica.step {
@@ -154,7 +154,7 @@ func (x *distroExchange) setState(state OptimizerState) error {
 		return err
 	}
 	if length := norm(values); !(length <= maxUpdate) {
-		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
+		return fmt.Errorf("%w: optimizer state is out of range", errModel)
 	}
 	o.reset()
 	if o.history != nil {

@@ -3,8 +3,8 @@ package train
 import "errors"
 
 var (
-	// ErrModel means that a snapshot does not fit the model.
-	ErrModel = errors.New("snapshot does not fit the model")
+	// errModel means that a snapshot does not fit the model.
+	errModel = errors.New("snapshot does not fit the model")
 	// errTokens means that sequences cannot be used for training.
 	errTokens = errors.New("invalid tokens")
 	// ErrClosed means that a model was used after Close.
@@ -13,8 +13,8 @@ var (
 	errNotFinite = errors.New("loss or gradient is not finite")
 	// ErrResult means that a payload is not a valid result of its batch.
 	ErrResult = errors.New("invalid training result")
-	// ErrStep means that a step was already trained or applied.
-	ErrStep = errors.New("step is not the next one")
+	// errStep means that a step was already trained or applied.
+	errStep = errors.New("step is not the next one")
 	// errUnsupported means that this trainer does not support a run's definition.
 	errUnsupported = errors.New("not supported by this trainer")
 	// ErrChanged means that the weights changed during a query, so that its partial output comes from

@@ -229,7 +229,7 @@ func TestAuditOfAnOldStep(t *testing.T) {
 // first step after a reset continues from no earlier step.
 func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
-	if _, err := a.trainer.Open(1, []uint32{0}); !errors.Is(err, ErrStep) {
+	if _, err := a.trainer.Open(1, []uint32{0}); !errors.Is(err, errStep) {
 		t.Errorf("nothing was trained: error %v", err)
 	}
 	for step := uint32(1); step <= 3; step++ {
@@ -237,7 +237,7 @@ func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 		a.hold(step, true)
 		a.applyOldest()
 	}
-	if _, err := a.trainer.Open(2, []uint32{0}); !errors.Is(err, ErrStep) {
+	if _, err := a.trainer.Open(2, []uint32{0}); !errors.Is(err, errStep) {
 		t.Errorf("an old step: error %v", err)
 	}
 	if _, err := a.trainer.Open(3, []uint32{1 << 30}); !errors.Is(err, ErrResult) {
@@ -413,7 +413,7 @@ func TestRollback(t *testing.T) {
 				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.distro().optimizer.momentum.now) {
 					t.Errorf("lag %d, step %d: error %v, or the momentum is a different one", lag, step, err)
 				}
-				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, ErrStep) {
+				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, errStep) {
 					t.Errorf("lag %d, step %d: what went before is opened: error %v", lag, step, err)
 				}
 			} else {
@@ -428,7 +428,7 @@ func TestRollback(t *testing.T) {
 				t.Fatalf("lag %d, step %d: the momentum differs from training with the attested results only", lag, step)
 			}
 		}
-		if err := a.trainer.SetAttested(6, false); !errors.Is(err, ErrStep) {
+		if err := a.trainer.SetAttested(6, false); !errors.Is(err, errStep) {
 			t.Errorf("lag %d: an older step: error %v", lag, err)
 		}
 	}

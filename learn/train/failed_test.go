@@ -65,10 +65,10 @@ func TestFailedCommitChangesNothing(t *testing.T) {
 					if err == nil || !sameBits(before, failing.values.now) || failing.sent() != int(step)-1 {
 						t.Errorf("%s, step %d: error %v, or the state has changed", name, step, err)
 					}
-					if _, err := failing.history.show(step-1, [32]byte{}, []uint32{0}); !errors.Is(err, ErrStep) {
+					if _, err := failing.history.show(step-1, [32]byte{}, []uint32{0}); !errors.Is(err, errStep) {
 						t.Errorf("%s, step %d: the step before was opened: %v", name, step, err)
 					}
-					if _, err := failing.history.rollback(step - 1); step > 1 && !errors.Is(err, ErrStep) {
+					if _, err := failing.history.rollback(step - 1); step > 1 && !errors.Is(err, errStep) {
 						t.Errorf("%s, step %d: the step before was rolled back: %v", name, step, err)
 					}
 				}

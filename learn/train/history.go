@@ -105,7 +105,7 @@ func (h *history) rollback(step uint32) (took bool, err error) {
 	case step > newest:
 		return false, nil
 	case step < newest || h.stale:
-		return false, fmt.Errorf("roll back step %d: %w: the momentum continues from step %d", step, ErrStep, newest)
+		return false, fmt.Errorf("roll back step %d: %w: the momentum continues from step %d", step, errStep, newest)
 	}
 	h.restore()
 	h.steps = h.steps[:len(h.steps)-1]
@@ -132,7 +132,7 @@ func (h *history) show(step uint32, trainer [32]byte, chunks []uint32) (o audit.
 	defer h.mu.Unlock()
 	n := len(h.steps)
 	if n == 0 || h.steps[n-1].step != step || h.stale {
-		return o, fmt.Errorf("open step %d: %w: not the newest trained step", step, ErrStep)
+		return o, fmt.Errorf("open step %d: %w: not the newest trained step", step, errStep)
 	}
 	now := h.steps[n-1]
 	o = audit.Opening{Step: step, Trainer: trainer, Previous: now.previous}

@@ -93,8 +93,8 @@ func TestLoadTakesWhatNewTakes(t *testing.T) {
 				t.Error("the weights differ from a trainer made from the folder")
 			}
 			folder.Tensors[0].Shape = []int64{1}
-			if err := trainer.Load(t.Context(), folder); !errors.Is(err, ErrModel) {
-				t.Errorf("error = %v, want ErrModel", err)
+			if err := trainer.Load(t.Context(), folder); !errors.Is(err, errModel) {
+				t.Errorf("error = %v, want errModel", err)
 			}
 			if digest(t, trainer) != want {
 				t.Error("a folder that was refused changed weights")

@@ -25,7 +25,7 @@ type localExchange struct {
 func (x *localExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
 	step, audited := header.Step, x.residual.history != nil
 	if x.residual.trained(step) {
-		return nil, 0, fmt.Errorf("%w: already trained", ErrStep)
+		return nil, 0, fmt.Errorf("%w: already trained", errStep)
 	}
 	defer x.replica.keep()()
 	if audited { // the running means start as zeros in each round
@@ -90,7 +90,7 @@ func (x *localExchange) state(lend bool) (OptimizerState, error) {
 	r, inner := x.residual, x.rounds.inner
 	defer r.history.lock()()
 	if len(r.sent) > 0 {
-		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
 	}
 	state := OptimizerState{Optimizer: "localsteps", Step: x.replica.step}
 	inner.addTo(&state, lend)
@@ -123,7 +123,7 @@ func (x *localExchange) setState(state OptimizerState) error {
 		}
 	}
 	if length := norm(slices.Concat(sums, momenta)); !(length <= maxUpdate) {
-		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
+		return fmt.Errorf("%w: optimizer state is out of range", errModel)
 	}
 	if r.history != nil {
 		x.reset()

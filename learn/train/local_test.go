@@ -150,7 +150,7 @@ func testLocalTrainingMovesNothing(t *testing.T, inner func(*Options)) {
 	if digest(t, trainer) != before || norm(trainer.local().residual.unsent.now) == 0 {
 		t.Error("a training moved weights, or left nothing to send")
 	}
-	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); !errors.Is(err, ErrStep) {
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); !errors.Is(err, errStep) {
 		t.Errorf("a second result of a step: error %v", err)
 	}
 	if err := trainer.Apply(t.Context(), 1, nil, false); err != nil {
@@ -231,12 +231,12 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	if err != nil || string(got) != string(want) {
 		t.Errorf("it continues with another result, error %v", err)
 	}
-	if _, err := again.OptimizerState(t.Context()); !errors.Is(err, ErrStep) {
+	if _, err := again.OptimizerState(t.Context()); !errors.Is(err, errStep) {
 		t.Errorf("saved with a result that waits: error %v", err)
 	}
 	other := state
 	other.Optimizer = "distro"
-	if err := newLocalTrainer(t, inner, func(o *Options) { o.Model = snapshot }).SetOptimizerState(t.Context(), other); !errors.Is(err, ErrModel) {
+	if err := newLocalTrainer(t, inner, func(o *Options) { o.Model = snapshot }).SetOptimizerState(t.Context(), other); !errors.Is(err, errModel) {
 		t.Errorf("the state of DisTrO: error %v", err)
 	}
 	if err := again.ResetOptimizer(t.Context()); err != nil || norm(again.local().residual.unsent.now) != 0 || again.local().rounds.inner.updates != 0 {

@@ -94,7 +94,7 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	}
 	defer o.history.lock()() // SetAttested may be called from another goroutine
 	if _, trained := o.sent[header.Step]; trained {
-		return nil, fmt.Errorf("train step %d: %w: already trained", header.Step, ErrStep)
+		return nil, fmt.Errorf("train step %d: %w: already trained", header.Step, errStep)
 	}
 	scaled := float32(float64(lr) * clipScale(norm, o.config.ClipGradNorm))
 	if float64(scaled)*norm > maxUpdate {

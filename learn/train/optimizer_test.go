@@ -137,7 +137,7 @@ func TestFailedEncodeChangesNothing(t *testing.T) {
 		{"infinite", testDistro(), 2, infinite, errNotFinite},
 		{"not a number", testDistro(), 2, noNumber, errNotFinite},
 		{"huge", unclipped, 2, randomSlices(3, 1e30), errNotFinite},
-		{"trained before", testDistro(), 1, randomSlices(2, 0.01), ErrStep},
+		{"trained before", testDistro(), 1, randomSlices(2, 0.01), errStep},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ func newReplica(ctx context.Context, o Options) (*replica, error) {
 	if o.MicroBatch < 1 {
 		return nil, fmt.Errorf("micro-batch of %d sequences, want at least 1", o.MicroBatch)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	log := o.Logger
 	if err := torch.Load(torch.Options{Threads: o.Threads, Logger: log}); err != nil {
 		return nil, err
@@ -69,7 +68,7 @@ func newReplica(ctx context.Context, o Options) (*replica, error) {
 func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Options) error {
 	configuration, found := s.File(checkpoint.ConfigFile)
 	if !found {
-		return fmt.Errorf("%w: no %s", ErrModel, checkpoint.ConfigFile)
+		return fmt.Errorf("%w: no %s", errModel, checkpoint.ConfigFile)
 	}
 	if err := checkType(ctx, r.log, r.engine, o.Compute); err != nil {
 		return err
@@ -178,11 +177,11 @@ func (r *replica) snapshot(ctx context.Context, export func(context.Context, mod
 func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	mine, _ := named(r.files).File(checkpoint.ConfigFile)
 	if theirs, found := named(s.Files).File(checkpoint.ConfigFile); !found || string(theirs) != string(mine) {
-		return fmt.Errorf("%w: its %s differs", ErrModel, checkpoint.ConfigFile)
+		return fmt.Errorf("%w: its %s differs", errModel, checkpoint.ConfigFile)
 	}
 	r.changed() // first, so that copies follow even after an error
 	if err := model.SetWeights(ctx, r.model, s.Tensors); err != nil {
-		return fmt.Errorf("%w: %w", ErrModel, err)
+		return fmt.Errorf("%w: %w", errModel, err)
 	}
 	r.files, r.step = s.Files, s.Step
 	return nil

@@ -37,7 +37,7 @@ func (a *AdamW) Save(ctx context.Context, dir string, note func(s *OptimizerStat
 }
 
 // OptimizerState returns a copy of the optimizer's state: the momentum of DisTrO, or the running
-// means and the residual of local steps. If a result waits for Apply, the error wraps ErrStep.
+// means and the residual of local steps. If a result waits for Apply, the error wraps errStep.
 func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 	return t.stateOf(ctx, false)
 }
@@ -72,7 +72,7 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 }
 
 // Save writes the model and the optimizer's state to a folder, as AdamW.Save does. If a
-// result waits for Apply, the error wraps ErrStep.
+// result waits for Apply, the error wraps errStep.
 func (t *Trainer) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
 	return t.save(ctx, dir, note, func() (OptimizerState, error) { return t.exchange.state(true) })
 }

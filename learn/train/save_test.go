@@ -56,7 +56,7 @@ func TestSaveIsTheSameWithoutCopies(t *testing.T) {
 	if _, _, err := trainer.Train(t.Context(), 2, toyBatch(4, 8), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := trainer.Save(t.Context(), dir, note); !errors.Is(err, ErrStep) {
+	if err := trainer.Save(t.Context(), dir, note); !errors.Is(err, errStep) {
 		t.Errorf("saved while a result waits: %v", err)
 	}
 }
@@ -87,7 +87,7 @@ func TestStatesAreNotCopied(t *testing.T) {
 		}
 	}
 	state.Tensors[0].Data = state.Tensors[0].Data[4:]
-	if err := trainer.SetOptimizerState(t.Context(), state); !errors.Is(err, ErrModel) {
+	if err := trainer.SetOptimizerState(t.Context(), state); !errors.Is(err, errModel) {
 		t.Errorf("a tensor that is cut: %v", err)
 	}
 }

@@ -82,7 +82,7 @@ func TestWrongSpeculationIsUndone(t *testing.T) {
 			}
 		},
 		"a training that nobody confirmed": func(t *testing.T, trainer *Trainer) {
-			if _, _, err := trainer.Train(t.Context(), 2, toyBatch(2, 4), nil); !errors.Is(err, ErrStep) {
+			if _, _, err := trainer.Train(t.Context(), 2, toyBatch(2, 4), nil); !errors.Is(err, errStep) {
 				t.Error(err)
 			}
 		},
@@ -143,7 +143,7 @@ func TestSpeculativeResultsAreApplied(t *testing.T) {
 	if digest(t, trainer) != digest(t, other) {
 		t.Error("the weights differ")
 	}
-	if _, err := trainer.Speculate(t.Context(), 3, nil, false); !errors.Is(err, ErrStep) {
+	if _, err := trainer.Speculate(t.Context(), 3, nil, false); !errors.Is(err, errStep) {
 		t.Errorf("speculation about an applied step: %v", err)
 	}
 	if done, err := newTestTrainer(t, lookingAhead).Speculate(t.Context(), 1, nil, false); done || err != nil {

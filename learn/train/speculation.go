@@ -58,7 +58,7 @@ func (f *speculated) fulfilled() error {
 	}
 	if !of.confirmed {
 		f.mu.Unlock()
-		return fmt.Errorf("%w: the speculative results of step %d were not confirmed", ErrStep, of.step)
+		return fmt.Errorf("%w: the speculative results of step %d were not confirmed", errStep, of.step)
 	}
 	f.of = nil
 	f.mu.Unlock()

@@ -92,11 +92,11 @@ func (s OptimizerState) values(parameters []parameter, prefix string, has func(i
 		}
 		at, found := byName[prefix+"."+p.name]
 		if !found || !slices.Equal(s.Tensors[at].Shape, p.shape) {
-			return nil, fmt.Errorf("%w: optimizer state has no tensor %s.%s of shape %v", ErrModel, prefix, p.name, p.shape)
+			return nil, fmt.Errorf("%w: optimizer state has no tensor %s.%s of shape %v", errModel, prefix, p.name, p.shape)
 		}
 		var err error
 		if values[i], err = read(s.Tensors[at]); err != nil {
-			return nil, fmt.Errorf("%w: optimizer state: %w", ErrModel, err)
+			return nil, fmt.Errorf("%w: optimizer state: %w", errModel, err)
 		}
 	}
 	return values, nil
@@ -104,10 +104,10 @@ func (s OptimizerState) values(parameters []parameter, prefix string, has func(i
 
 func (s OptimizerState) check(optimizer string, step uint32) error {
 	if s.Optimizer != optimizer {
-		return fmt.Errorf("%w: optimizer state belongs to %q, want %q", ErrModel, s.Optimizer, optimizer)
+		return fmt.Errorf("%w: optimizer state belongs to %q, want %q", errModel, s.Optimizer, optimizer)
 	}
 	if s.Step != step {
-		return fmt.Errorf("%w: optimizer state has step %d, the model has step %d", ErrModel, s.Step, step)
+		return fmt.Errorf("%w: optimizer state has step %d, the model has step %d", errModel, s.Step, step)
 	}
 	return nil
 }

@@ -115,8 +115,8 @@ func TestResume(t *testing.T) {
 			if digest(t, trainer) != digest(t, resumed) {
 				t.Error("a resumed training differs")
 			}
-			if err := resumed.SetOptimizerState(t.Context(), state); !errors.Is(err, ErrModel) {
-				t.Errorf("state of another step: error = %v, want ErrModel", err)
+			if err := resumed.SetOptimizerState(t.Context(), state); !errors.Is(err, errModel) {
+				t.Errorf("state of another step: error = %v, want errModel", err)
 			}
 		})
 	}
@@ -197,7 +197,7 @@ func TestDamagedStateIsRefused(t *testing.T) {
 				values[0] = damage
 				state.Tensors[last] = safetensors.FromFloat32s(state.Tensors[last].Name, state.Tensors[last].Shape, values)
 				err = trainer.SetOptimizerState(t.Context(), state)
-				if meant := name == "distro" && damage == -1; meant != (err == nil) || !meant && !errors.Is(err, ErrModel) {
+				if meant := name == "distro" && damage == -1; meant != (err == nil) || !meant && !errors.Is(err, errModel) {
 					t.Errorf("%v: %v", damage, err)
 				}
 			}
@@ -230,8 +230,8 @@ func TestStateOfManyTensors(t *testing.T) {
 		}
 	}
 	state.Tensors = state.Tensors[1:]
-	if _, err := state.values(r.parameters, momentumName, nil); !errors.Is(err, ErrModel) {
-		t.Errorf("a tensor is missing: error = %v, want ErrModel", err)
+	if _, err := state.values(r.parameters, momentumName, nil); !errors.Is(err, errModel) {
+		t.Errorf("a tensor is missing: error = %v, want errModel", err)
 	}
 }
 

@@ -41,7 +41,7 @@ type exchange interface {
 	// reset resets the optimizer's state.
 	reset()
 	// state returns the optimizer's state: a copy, or its own memory if lend is true. If a result
-	// waits to be finalized, the error wraps ErrStep.
+	// waits to be finalized, the error wraps errStep.
 	state(lend bool) (OptimizerState, error)
 	// setState continues from a state that was saved together with this model.
 	setState(state OptimizerState) error
@@ -161,7 +161,7 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 // checkNext refuses a step that is not after the newest applied one.
 func (t *Trainer) checkNext(step uint32) error {
 	if t.applied && step <= t.step {
-		return fmt.Errorf("%w: step %d was applied before", ErrStep, t.step)
+		return fmt.Errorf("%w: step %d was applied before", errStep, t.step)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (t *Trainer) finalize(step uint32, ownCounted bool) error {
 }
 
 // Load replaces the model by another snapshot of it and resets the optimizer. For a snapshot of
-// another model it returns an error that wraps ErrModel, and nothing has changed.
+// another model it returns an error that wraps errModel, and nothing has changed.
 func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	if err := t.lock(ctx); err != nil {
 		return fmt.Errorf("load model: %w", err)

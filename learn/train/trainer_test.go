@@ -346,8 +346,8 @@ func TestVerifyAndApplyReject(t *testing.T) {
 	if err := apply(3, payload); err != nil {
 		t.Error(err)
 	}
-	if err := apply(3, payload); !errors.Is(err, ErrStep) {
-		t.Errorf("applied twice: error = %v, want ErrStep", err)
+	if err := apply(3, payload); !errors.Is(err, errStep) {
+		t.Errorf("applied twice: error = %v, want errStep", err)
 	}
 }
 
@@ -434,8 +434,8 @@ func TestLoadRejects(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := toyModel(t, 5)
 			test.change(&s)
-			if err := trainer.Load(t.Context(), s); !errors.Is(err, ErrModel) {
-				t.Errorf("error = %v, want ErrModel", err)
+			if err := trainer.Load(t.Context(), s); !errors.Is(err, errModel) {
+				t.Errorf("error = %v, want errModel", err)
 			}
 			if digest(t, trainer) != before {
 				t.Error("weights changed")

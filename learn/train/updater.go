@@ -126,7 +126,7 @@ func (u *updater) setState(state OptimizerState) error {
 		for _, tensor := range values[i] {
 			for _, value := range tensor {
 				if !(math.Abs(float64(value)) <= math.MaxFloat32) || m.name == secondMoment && value < 0 {
-					return fmt.Errorf("%w: optimizer state: %s holds %v", ErrModel, m.name, value)
+					return fmt.Errorf("%w: optimizer state: %s holds %v", errModel, m.name, value)
 				}
 			}
 		}

@@ -18,7 +18,7 @@ const (
 	MaxWaiting = 256                    // connections of a Limiter from NewLimiter
 	Grace      = 500 * time.Millisecond // time during which a connection is not evicted for a newer one
 	Silence    = 100 * time.Millisecond // the same time for a connection that has not sent any byte
-	MaxKeys    = 16 << 10               // keys whose recent actions are remembered
+	maxKeys    = 16 << 10               // keys whose recent actions are remembered
 )
 
 // Limiter limits the number of connections of unknown clients. It shares its slots between sites
@@ -212,14 +212,14 @@ func (k *KeyLimits) Of(id identity.ID) *rate.Limiter {
 	if bucket != nil {
 		return bucket
 	}
-	if len(k.buckets) >= MaxKeys {
+	if len(k.buckets) >= maxKeys {
 		for other, b := range k.buckets {
 			if b.Tokens() >= float64(k.burst) {
 				delete(k.buckets, other)
 			}
 		}
 	}
-	if len(k.buckets) >= MaxKeys {
+	if len(k.buckets) >= maxKeys {
 		clear(k.buckets)
 	}
 	bucket = rate.NewLimiter(k.perSecond, k.burst)

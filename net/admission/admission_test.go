@@ -112,13 +112,13 @@ func TestKeyBucketsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := NewKeyLimits(1, 2)
 		id := func(n int) identity.ID { return identity.ID{byte(n), byte(n >> 8), byte(n >> 16)} }
-		for n := range MaxKeys {
+		for n := range maxKeys {
 			k.Of(id(n)).Allow()
 		}
 		busy := id(1)
 		time.Sleep(time.Hour)
 		k.Of(busy).AllowN(time.Now(), 2)
-		k.Of(id(MaxKeys))
+		k.Of(id(maxKeys))
 		if len(k.buckets) != 2 || k.Of(busy).Allow() {
 			t.Fatalf("%d buckets are kept, want only two: of the busy key and of the new key", len(k.buckets))
 		}

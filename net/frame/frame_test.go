@@ -218,14 +218,14 @@ func TestRunsRoundTrip(t *testing.T) {
 			t.Errorf("of %d bytes: %v", n, err)
 		}
 	}
-	many := make([]RunSummary, MaxRuns+7)
+	many := make([]RunSummary, maxRuns+7)
 	for i := range many {
 		many[i].RunID = "r"
 	}
-	if got, all, err := DecodeRuns(AppendRuns(nil, many)); err != nil || len(got) != MaxRuns || all != MaxRuns+7 {
+	if got, all, err := DecodeRuns(AppendRuns(nil, many)); err != nil || len(got) != maxRuns || all != maxRuns+7 {
 		t.Errorf("%d of %d, %v", len(got), all, err)
 	}
-	if full := AppendRuns(nil, slices.Repeat([]RunSummary{want[1]}, MaxRuns)); len(full) != maxRunsSize || len(full)+1 > MaxWelcome {
+	if full := AppendRuns(nil, slices.Repeat([]RunSummary{want[1]}, maxRuns)); len(full) != maxRunsSize || len(full)+1 > MaxWelcome {
 		t.Errorf("a full list has %d bytes, the maximum is %d", len(full), MaxWelcome)
 	}
 }

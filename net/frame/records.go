@@ -15,10 +15,10 @@ import (
 // Limits of a Records frame.
 const (
 	MaxRecordsSize = 256 << 10 // bytes of its records, unless it has only one
-	MaxHeads       = 16        // heads per frame
-	// WindowSize is the number of bytes of preceding records that serve as the compression
+	maxHeads       = 16        // heads per frame
+	// windowSize is the number of bytes of preceding records that serve as the compression
 	// dictionary of a frame. The records of one round resemble each other.
-	WindowSize = 32 << 10
+	windowSize = 32 << 10
 )
 
 // maxRawRecords is the maximum decompressed size of a frame's records.
@@ -95,10 +95,10 @@ func (r Records) Each(do func(record []byte) error) error {
 
 // Slide returns the window after the records in raw.
 func Slide(window, raw []byte) []byte {
-	if len(raw) >= WindowSize {
-		return bytes.Clone(raw[len(raw)-WindowSize:])
+	if len(raw) >= windowSize {
+		return bytes.Clone(raw[len(raw)-windowSize:])
 	}
-	keep := window[max(0, len(window)+len(raw)-WindowSize):]
+	keep := window[max(0, len(window)+len(raw)-windowSize):]
 	return append(bytes.Clone(keep), raw...)
 }
 
@@ -118,8 +118,8 @@ func DecodeRecords(payload, window []byte) (Records, error) {
 	d := decoder{rest: payload}
 	r := Records{First: d.uint64()}
 	heads := int(d.byte())
-	if heads > MaxHeads {
-		return r, fmt.Errorf("%w: records with %d heads, at most %d", ErrMalformed, heads, MaxHeads)
+	if heads > maxHeads {
+		return r, fmt.Errorf("%w: records with %d heads, at most %d", ErrMalformed, heads, maxHeads)
 	}
 	for range heads {
 		raw := d.bytes(wire.HeadSize)
@@ -144,7 +144,7 @@ func DecodeRecords(payload, window []byte) (Records, error) {
 func AppendWindow(b, window []byte) []byte { return append(b, deflate(window, nil)...) }
 
 // DecodeWindow reads the payload of a Window frame.
-func DecodeWindow(payload []byte) ([]byte, error) { return inflate(payload, nil, WindowSize) }
+func DecodeWindow(payload []byte) ([]byte, error) { return inflate(payload, nil, windowSize) }
 
 // leastWindow is the minimum window that deflate uses. If compression does not make a block shorter,
 // package flate stores the block uncompressed. If that is the first block, package flate also stores

@@ -43,7 +43,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 				t.Fatalf("%d of %d records, %v", n, len(records), err)
 			}
 			here, there = Slide(here, want.Raw), Slide(there, got.Raw)
-			if !bytes.Equal(here, there) || len(here) > WindowSize {
+			if !bytes.Equal(here, there) || len(here) > windowSize {
 				t.Fatalf("windows of %d and %d bytes", len(here), len(there))
 			}
 			first += uint64(n)
@@ -76,7 +76,7 @@ func TestShortWindow(t *testing.T) {
 func TestBadRecordsAreRefused(t *testing.T) {
 	good := Records{First: 3, Raw: AppendRecord(nil, []byte("record")), Heads: []wire.Head{{Index: 4}}}.AppendTo(nil, nil)
 	bomb := Records{First: 3, Raw: make([]byte, maxRawRecords+1)}.AppendTo(nil, nil)
-	many := append(bytes.Clone(good[:8]), MaxHeads+1)
+	many := append(bytes.Clone(good[:8]), maxHeads+1)
 	for name, payload := range map[string][]byte{
 		"nothing": nil, "cut in the heads": good[:20], "cut in the records": good[:len(good)-3], "more": append(bytes.Clone(good), 1),
 		"unpacks to too much": bomb, "too many heads": many, "a head of nothing": append(append(bytes.Clone(good[:8]), 1), make([]byte, wire.HeadSize)...),
@@ -104,7 +104,7 @@ func FuzzRecords(f *testing.F) {
 			}
 			return
 		}
-		if len(r.Raw) > maxRawRecords || len(r.Heads) > MaxHeads {
+		if len(r.Raw) > maxRawRecords || len(r.Heads) > maxHeads {
 			t.Fatalf("%d bytes, %d heads", len(r.Raw), len(r.Heads))
 		}
 		_ = r.Each(func([]byte) error { return nil })

@@ -8,11 +8,11 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// MaxRuns is the maximum number of runs listed in a Runs frame.
-const MaxRuns = 256
+// maxRuns is the maximum number of runs listed in a Runs frame.
+const maxRuns = 256
 
 // maxRunsSize is the maximum size in bytes of the payload of a Runs frame.
-const maxRunsSize = 2 + 4 + MaxRuns*(1+coordinator.MaxRunIDLength+32+2+4+4+2+1+config.MaxName)
+const maxRunsSize = 2 + 4 + maxRuns*(1+coordinator.MaxRunIDLength+32+2+4+4+2+1+config.MaxName)
 
 // RunSummary describes one run of a server, for clients that list its runs. The client cannot verify
 // it.
@@ -26,10 +26,10 @@ type RunSummary struct {
 	Name         string // chosen by its main authority; may be empty
 }
 
-// AppendRuns appends the payload of a Runs frame. It lists the first MaxRuns runs and the number of
+// AppendRuns appends the payload of a Runs frame. It lists the first maxRuns runs and the number of
 // all.
 func AppendRuns(b []byte, runs []RunSummary) []byte {
-	named := runs[:min(len(runs), MaxRuns)]
+	named := runs[:min(len(runs), maxRuns)]
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(named)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(runs)))
 	for _, r := range named {
@@ -52,8 +52,8 @@ func DecodeRuns(payload []byte) (runs []RunSummary, all uint32, err error) {
 	d := decoder{rest: payload}
 	count := int(d.uint16())
 	all = uint32(d.uint16()) | uint32(d.uint16())<<16
-	if d.err == nil && (count > MaxRuns || uint64(all) < uint64(count)) {
-		return nil, 0, fmt.Errorf("%w: a list of %d of %d runs, at most %d are allowed", ErrMalformed, count, all, MaxRuns)
+	if d.err == nil && (count > maxRuns || uint64(all) < uint64(count)) {
+		return nil, 0, fmt.Errorf("%w: a list of %d of %d runs, at most %d are allowed", ErrMalformed, count, all, maxRuns)
 	}
 	for range count {
 		var r RunSummary

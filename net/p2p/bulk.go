@@ -185,12 +185,8 @@ func (b *bulk) admit(raw net.Conn, scope network.ConnManagementScope) (*bulkConn
 	ctx, cancel := context.WithTimeout(b.node.ctx, bulkHandshakeTime)
 	defer cancel()
 	b.mu.Lock()
-	var names []string
-	for name := range b.servers {
-		names = append(names, name)
-	}
+	names := slices.Sorted(maps.Keys(b.servers))
 	b.mu.Unlock()
-	slices.Sort(names)
 	c, err := b.shake(ctx, raw, scope, "", names, tls.Server)
 	if err != nil {
 		return nil, nil, err

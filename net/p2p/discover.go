@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// PeersProtocol asks a member for the addresses of other peers. The request is a list of ids of
+	// peersProtocol asks a member for the addresses of other peers. The request is a list of ids of
 	// 32 bytes. The response contains, for each known peer and in any order, a length (uint16,
 	// big-endian) and the signed peer record in libp2p's encoding.
-	PeersProtocol = "/psyche/peers/1"
+	peersProtocol = "/psyche/peers/1"
 
 	maxPeersAsked = 32
 	maxRecordSize = 4 << 10
@@ -38,9 +38,9 @@ var errRecord = errors.New("unusable peer record")
 // servePeers serves the addresses of members: the signed records that the members sent when they
 // connected.
 func (n *Node) servePeers() {
-	n.Handle(PeersProtocol, maxPeersAsked*identity.IDSize, func(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+	n.Handle(peersProtocol, maxPeersAsked*identity.IDSize, func(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 		if len(request)%identity.IDSize != 0 {
-			return nil, fmt.Errorf("%w: %d bytes, want a multiple of the size of an id", ErrMalformed, len(request))
+			return nil, fmt.Errorf("%w: %d bytes, want a multiple of the size of an id", errMalformed, len(request))
 		}
 		book, ok := peerstore.GetCertifiedAddrBook(n.host.Peerstore())
 		if !ok {
@@ -96,13 +96,13 @@ func (n *Node) askWhere(ctx context.Context, m *member) {
 func (n *Node) askAbout(ctx context.Context, id identity.ID, m *member) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	response, err := n.Request(ctx, id, PeersProtocol, m.id[:], 2+maxRecordSize)
+	response, err := n.Request(ctx, id, peersProtocol, m.id[:], 2+maxRecordSize)
 	if err != nil || len(response) == 0 {
 		return err
 	}
 	r, err := openAnswer(m.peerID, response)
 	if err != nil {
-		n.Penalise(id, FaultInvalid, "answer to "+PeersProtocol)
+		n.Penalise(id, FaultInvalid, "answer to "+peersProtocol)
 		return err
 	}
 	n.learn(m.peerID, r.Addrs, r.Seq)

@@ -12,6 +12,9 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
+// MaxResponse is the maximum size of a response in bytes.
+const MaxResponse = maxResponse
+
 // Transports returns the transport of every connection to id.
 func Transports(n *Node, id identity.ID) []string {
 	p, err := PeerID(id)

@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,9 +134,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		changed:  make(chan struct{}),
 		services: make(map[string]any),
 	}
-	if n.logger == nil {
-		n.logger = slog.New(slog.DiscardHandler)
-	}
+	n.logger = cmp.Or(n.logger, slog.New(slog.DiscardHandler))
 	if n.peerID, err = PeerID(n.id); err != nil {
 		return nil, fmt.Errorf("start p2p node: %w", err)
 	}

@@ -3,6 +3,7 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -85,12 +86,7 @@ func isQUIC(addr ma.Multiaddr) bool {
 
 // isCircuit reports whether addr leads through a relay.
 func isCircuit(addr ma.Multiaddr) bool {
-	for _, c := range addr {
-		if c.Protocol().Code == ma.P_CIRCUIT {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(addr, func(c ma.Component) bool { return c.Protocol().Code == ma.P_CIRCUIT })
 }
 
 func isHost(c ma.Component) bool {

@@ -46,12 +46,12 @@ func TestMembersAreNoWeapon(t *testing.T) {
 	a := p2ptest.Node(t, "a")
 	for i := range 24 {
 		a.SetMembers([]p2p.Peer{{ID: evil, Addrs: [][]string{first, second}[i%2]}})
-		time.Sleep(250 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond) // libp2p dials by the wall clock, a member's addresses one after the other
 		if i%5 == 4 {
 			a.SetMembers(nil) // the member leaves and comes back
 		}
 	}
-	time.Sleep(5 * time.Second)
+	time.Sleep(5 * time.Second) // until the last dials have ended
 	t.Logf("%d bytes", bytes.Load())
 	if sent := bytes.Load(); sent == 0 || sent > most {
 		t.Errorf("a non-member received %d bytes, want some and at most %d", sent, most)
@@ -83,7 +83,7 @@ func TestInnerAddressesAreNotDialled(t *testing.T) {
 	a.SetMembers([]p2p.Peer{{ID: evil, Addrs: []string{
 		fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", port), fmt.Sprintf("/dns4/localhost/tcp/%d", port),
 	}}})
-	time.Sleep(3 * time.Second)
+	time.Sleep(3 * time.Second) // in which a node that may dial these addresses does so
 	if came.Load() {
 		t.Error("a port that only the machine itself reaches was dialled")
 	}

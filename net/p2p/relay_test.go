@@ -120,7 +120,7 @@ func TestFalsePeerRecords(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{"", "\x00", "\x00\x05abc", "\x00\x03abc", "\xff\xff", strings.Repeat("x", 4000)} {
 		nodes := p2ptest.New(t, "a", "b")
-		nodes[1].Handle(p2p.PeersProtocol, 1<<10, func(context.Context, identity.ID, []byte) ([]byte, error) {
+		nodes[1].Handle("/psyche/peers/1", 1<<10, func(context.Context, identity.ID, []byte) ([]byte, error) {
 			return []byte(answer), nil
 		})
 		asked := make(chan struct{})

@@ -15,8 +15,8 @@ import (
 
 // Bounds of requests and responses.
 const (
-	// MaxResponse is the maximum size of a response in bytes.
-	MaxResponse = 16 << 20
+	// maxResponse is the maximum size of a response in bytes.
+	maxResponse = 16 << 20
 
 	// requestTimeout is the time limit of a request on either side. A large response may take
 	// longer: as long as it takes at slowestAnswer, a sixteenth of a link of 0.25 Mbit/s in bytes
@@ -48,8 +48,8 @@ var (
 	ErrTooLarge = errors.New("message too large")
 	// ErrRefused wraps the error text that the other side's handler returned.
 	ErrRefused = errors.New("peer refused the request")
-	// ErrMalformed means that the bytes of a message violate the format.
-	ErrMalformed = errors.New("malformed message")
+	// errMalformed means that the bytes of a message violate the format.
+	errMalformed = errors.New("malformed message")
 )
 
 // Handle serves a protocol with single requests and responses from members. A request larger than
@@ -60,7 +60,7 @@ var (
 // needs it. Responses count against Options.MaxUploadRate and take precedence over blobs. The text
 // of an error that h returns goes to the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
-	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(MaxResponse)}
+	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(maxResponse)}
 	n.handleStream(name, limits, func(from identity.ID, s Stream) (answerFunc, error) {
 		request, err := readFrame(s, maxRequest)
 		if err != nil {
@@ -68,7 +68,7 @@ func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, f
 		}
 		return func(ctx context.Context) error {
 			response, err := ask(ctx, h, from, request)
-			if err == nil && len(response) > MaxResponse {
+			if err == nil && len(response) > maxResponse {
 				err = fmt.Errorf("response of %d bytes: %w", len(response), ErrTooLarge)
 			}
 			if err != nil {
@@ -129,7 +129,7 @@ func refuse(w io.Writer, reason error) error {
 // than maxResponse bytes without reading it. It ends with ctx, or after 30 s plus a second for every
 // 2 KiB of maxResponse, at most two minutes.
 //
-// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, ErrMalformed or the error of ctx;
+// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, errMalformed or the error of ctx;
 // all others come from the connection.
 func (n *Node) Request(ctx context.Context, to identity.ID, name string, request []byte, maxResponse int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout+answerTime(maxResponse))
@@ -187,7 +187,7 @@ func readResponse(r io.Reader, maxResponse int) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("%w: %q", ErrRefused, text)
 	}
-	return nil, fmt.Errorf("%w: response status %d", ErrMalformed, status[0])
+	return nil, fmt.Errorf("%w: response status %d", errMalformed, status[0])
 }
 
 func writeResponse(w io.Writer, status byte, payload []byte) error {

@@ -37,9 +37,9 @@ type KnownServers struct {
 	mu sync.Mutex
 }
 
-// DefaultKnownServers returns the path of the user's file of known servers: the value of
+// defaultKnownServers returns the path of the user's file of known servers: the value of
 // knownServersVariable, or psyche/known_servers in the user's configuration folder.
-func DefaultKnownServers() (string, error) {
+func defaultKnownServers() (string, error) {
 	if path := os.Getenv(knownServersVariable); path != "" {
 		return path, nil
 	}
@@ -51,7 +51,7 @@ func DefaultKnownServers() (string, error) {
 }
 
 // Choose selects how to verify a server, from user input. serverKey is the server's key in base58.
-// If it is empty, path is the path of a file of known servers, by default DefaultKnownServers.
+// If it is empty, path is the path of a file of known servers, by default defaultKnownServers.
 // Choose returns either the key or the file. firstUse becomes KnownServers.FirstUse.
 func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identity.ID, *KnownServers, error) {
 	if serverKey != "" {
@@ -63,7 +63,7 @@ func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identit
 	}
 	if path == "" {
 		var err error
-		if path, err = DefaultKnownServers(); err != nil {
+		if path, err = defaultKnownServers(); err != nil {
 			return identity.ID{}, nil, err
 		}
 	}

@@ -80,7 +80,8 @@ func turnsSign(o *options) {
 }
 
 // TestCheatsAreEjected checks that one cheat of seven members is ejected by a jury. No other member
-// is ejected, no honest member is found late, and the honest members end with one model.
+// is ejected, no honest member is found late, and the honest members keep one model. The runs stop soon
+// after the ejection; TestTrialsOutliveTheEpoch checks the end of such a run.
 func TestCheatsAreEjected(t *testing.T) {
 	var mu sync.Mutex
 	var before []float32
@@ -160,7 +161,14 @@ func TestCheatsAreEjected(t *testing.T) {
 			if testing.Short() && name != "turned sign" {
 				t.Skip("-short: each takes minutes with the race detector")
 			}
-			synctest.Test(t, func(t *testing.T) { ejectOnly(t, auditedConfig(7, 240), attack) })
+			synctest.Test(t, func(t *testing.T) {
+				w, honest := ejectOnly(t, auditedConfig(7, 240), attack)
+				ejected := w.host.State().Progress.Step
+				w.until("some rounds after the ejection", func(s *coordinator.State) bool { return s.Progress.Step >= ejected+8 })
+				crash(honest...)
+				checkApplied(t, ejected, honest)
+				checkVerdict(w, honest)
+			})
 		})
 	}
 }
@@ -174,17 +182,20 @@ func TestTrialsOutliveTheEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := auditedConfig(7, 24)
 		config.TotalSteps, config.EjectionEpochs, config.InitMinClients = 240, 100, 6
-		ejectOnly(t, config, func(o *options) {
+		w, honest := ejectOnly(t, config, func(o *options) {
 			turnsSign(o)
 			opens(o, func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen })
 		})
+		finishEqual(w, honest...)
+		checkVerdict(w, honest)
 	})
 }
 
-// ejectOnly runs six honest members and one cheat, and checks that only the cheat is ejected.
-func ejectOnly(t *testing.T, config coordinator.Config, attack func(o *options)) {
-	w := newWorld(t, config)
-	var honest []*member
+// ejectOnly runs six honest members and one cheat until the first ejection, and checks that only the
+// cheat was ejected, and that no honest member was late.
+func ejectOnly(t *testing.T, config coordinator.Config, attack func(o *options)) (w *world, honest []*member) {
+	t.Helper()
+	w = newWorld(t, config)
 	for i := range 6 {
 		honest = append(honest, w.launch(i, audited(nil)))
 	}
@@ -199,15 +210,41 @@ func ejectOnly(t *testing.T, config coordinator.Config, attack func(o *options))
 		return len(s.Authority.Ejections) > 0 || s.RunState == coordinator.Finished
 	})
 	s := w.host.State()
-	if e := s.Authority.Ejections; len(e) != 1 || identity.ID(e[0].Client) != cheat.id {
-		t.Fatalf("ejected: %v, want %s; trials %+v, audits %v", e, cheat.id.Short(), s.Trials, found(honest))
+	if e := s.Authority.Ejections; len(e) != 1 || identity.ID(e[0].Client) != cheat.id || len(late) > 0 {
+		t.Fatalf("ejected: %v, want %s; found late: %v; trials %+v, audits %v", e, cheat.id.Short(), late, s.Trials, found(honest))
 	}
 	t.Logf("ejected in step %d: %v", s.Progress.Step, s.Authority.Ejections[0].Reason)
-	finishEqual(w, honest...)
-	if e := w.host.State().Authority.Ejections; len(e) != 1 || len(late) > 0 {
-		t.Errorf("ejected: %v, found late: %v", e, late)
+	return w, honest
+}
+
+// checkVerdict checks that one member is ejected, and that the votes of honest members agree.
+func checkVerdict(w *world, honest []*member) {
+	w.t.Helper()
+	if e := w.host.State().Authority.Ejections; len(e) != 1 {
+		w.t.Errorf("ejected: %v", e)
 	}
-	checkVotes(t, honest)
+	checkVotes(w.t, honest)
+}
+
+// checkApplied checks that stopped members applied the same results in every step, at least until step
+// least.
+func checkApplied(t *testing.T, least uint32, members []*member) {
+	t.Helper()
+	replicas := map[uint32]string{}
+	for _, m := range members {
+		last := uint32(0)
+		for _, a := range all[event.Applied](m) {
+			if last = a.Step; replicas[a.Step] == "" {
+				replicas[a.Step] = a.Replica
+			}
+			if a.Replica != replicas[a.Step] {
+				t.Errorf("client %s has another model after step %d", m.id.Short(), a.Step)
+			}
+		}
+		if last < least {
+			t.Errorf("client %s applied step %d last, want at least %d", m.id.Short(), last, least)
+		}
+	}
 }
 
 // TestJurorsAreInTime checks that jurors whose recomputations fail, or take longer than witnesses

@@ -1,10 +1,6 @@
 package sim
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -12,8 +8,6 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
-
-var update = flag.Bool("update", false, "write the table of README.md")
 
 // churn is a run of many honest members. In every epoch, some of them are killed and return.
 type churn struct {
@@ -90,56 +84,33 @@ func (c *churn) kill() {
 	}
 }
 
-// TestChurn counts the epochs of an honest run that record no checkpoint although members vanish:
-// the remaining members are too few for a quorum, or the run has not yet noticed the absent
-// members. README.md has the table; -update writes it.
+// TestChurn bounds the share of the epochs of honest runs that record no checkpoint because members
+// vanish: the remaining members are too few for a quorum, or the run has not yet noticed the absent
+// members. The numbers of epochs depend on the timing of the simulated clients, so the test limits
+// them and compares no exact number. The README has the limits.
 func TestChurn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
 	}
-	var b strings.Builder
-	b.WriteString("| of 24 members, disappear in each epoch | epochs | without a checkpoint |\n|---|---|---|\n")
-	for _, atOnce := range []bool{false, true} {
-		for _, percent := range []int{0, 10, 30, 50} {
-			if atOnce && percent == 0 {
-				continue // the same
-			}
-			c := churn{percent: percent, atOnce: atOnce, span: churnSpan}
+	for name, test := range map[string]struct {
+		percent int // of the members, vanish in each epoch
+		atOnce  bool
+		most    float64 // share of the epochs without a checkpoint
+	}{
+		"30 % one by one": {30, false, 0},
+		"50 % one by one": {50, false, 0},
+		"30 % at once":    {30, true, 0},
+		"50 % at once":    {50, true, 0.1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := churn{percent: test.percent, atOnce: test.atOnce, span: churnSpan}
 			for seed := uint64(1); seed <= 2; seed++ {
 				c.measure(t, seed)
 			}
-			how := fmt.Sprintf("%d %%, one by one", percent)
-			switch {
-			case percent == 0:
-				how = "none"
-			case atOnce:
-				how = fmt.Sprintf("%d %%, at once", percent)
+			t.Logf("%d of %d epochs recorded no checkpoint; an epoch took %.1f s", c.lost, c.epochs, float64(c.lasted)/float64(second)/float64(c.epochs))
+			if c.epochs < 2*churnEpochs || float64(c.lost) > test.most*float64(c.epochs) {
+				t.Errorf("%d of %d epochs recorded no checkpoint, want at least %d epochs and a share of at most %v", c.lost, c.epochs, 2*churnEpochs, test.most)
 			}
-			t.Logf("%d %%: %.1f s an epoch", percent, float64(c.lasted)/float64(second)/float64(c.epochs))
-			fmt.Fprintf(&b, "| %s | %d | %d |\n", how, c.epochs, c.lost)
-		}
-	}
-	compareTable(t, "README.md", "churn", b.String())
-}
-
-// compareTable checks that a page has a table between its marks, or writes the table with -update.
-func compareTable(t *testing.T, file, mark, table string) {
-	t.Helper()
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, end := "<!-- "+mark+" -->\n", "<!-- end of "+mark+" -->\n"
-	before, rest, found := strings.Cut(string(page), begin)
-	have, after, ended := strings.Cut(rest, end)
-	switch {
-	case !found || !ended:
-		t.Fatalf("%s does not contain the marks of %s", file, mark)
-	case *update:
-		if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	case have != table:
-		t.Errorf("the table in %s differs from the measurement; go test ./proof/sim -run TestChurn -update writes it:\n%s", file, table)
+		})
 	}
 }

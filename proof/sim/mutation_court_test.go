@@ -15,7 +15,7 @@ const courtFaults = scenario.CheatingTrainer | scenario.Silent | scenario.Slande
 
 // courtMutations break the rules of audits and trials.
 var courtMutations = []mutation{
-	{"half of a jury ejects", halfEjects, courtFaults, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 0},
+	{"half of a jury ejects", halfEjects, courtFaults, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 25},
 	{"an accusation ejects", accusationEjects, courtFaults, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 0},
 	{"results of the running round are tried", admitsAccusation(coordinator.ErrWrongStep), courtFaults, []check.Assertion{check.FairlyTried, check.Invariants}, 0},
 	{"members on probation accuse, and who complained too often", admitsAccusation(coordinator.ErrNotElected), courtFaults, []check.Assertion{check.FairlyTried}, 0},
@@ -29,7 +29,7 @@ var courtMutations = []mutation{
 	{"complaints are not counted", complaintsAreForgotten, courtFaults, []check.Assertion{check.FairlyTried}, 7},
 	{"complaints are for ever", complaintsStay, courtFaults, []check.Assertion{check.FairlyTried}, 7},
 	{"complaints of pending clients are lost when an epoch begins", complaintsEndBetween, courtFaults, []check.Assertion{check.FairlyTried}, 41},
-	{"juries that do not agree eject", undecidedEjects, courtFaults | scenario.Drop, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 31},
+	{"juries that do not agree eject", undecidedEjects, courtFaults | scenario.Drop, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 37},
 	{"trials end with the epoch", trialsEndWithTheEpoch, courtFaults, []check.Assertion{check.FairlyTried}, 0},
 	{"trials last six rounds, however short", trialsEndSoon, courtFaults, []check.Assertion{check.FairlyTried}, 47},
 	{"trials of who left end", leavingEndsTrials, courtFaults | scenario.Fleeing, []check.Assertion{check.FairlyTried}, 29},

@@ -11,16 +11,16 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// TestSeeds runs a few seeds with each set of faults.
+// TestSeeds runs a few seeds with each set of faults. `make sim` runs a thousand.
 func TestSeeds(t *testing.T) {
 	for _, test := range []struct {
 		faults  scenario.Faults
 		clients int
 		seeds   uint64
 	}{
-		{scenario.NoFaults, 8, 5}, {scenario.AllFaults, 8, 30}, {scenario.AllFaults, 24, 2}, {scenario.AllFaults, 2, 20}, {scenario.NoFaults, 64, 1},
-		{scenario.HiddenResult | scenario.LyingWitness, 16, 15}, // each is harmless without the other
-		{scenario.HonestFaults, 8, 60}, {scenario.HonestFaults, 24, 4}, {scenario.AuditLiars, 12, 10},
+		{scenario.NoFaults, 8, 3}, {scenario.AllFaults, 8, 15}, {scenario.AllFaults, 24, 2}, {scenario.AllFaults, 2, 10}, {scenario.NoFaults, 64, 1},
+		{scenario.HiddenResult | scenario.LyingWitness, 16, 8}, // each is harmless without the other
+		{scenario.HonestFaults, 8, 30}, {scenario.HonestFaults, 24, 2}, {scenario.AuditLiars, 12, 5},
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +40,7 @@ func TestSeeds(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
 			summary, err := RunSeeds(t.Context(), SeedOptions{
-				First: 1, Last: 6, Options: Options{Clients: 7, Rounds: 4, Faults: kind},
+				First: 1, Last: 3, Options: Options{Clients: 7, Rounds: 4, Faults: kind},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -62,7 +62,7 @@ func report(t *testing.T, f *Failure) {
 func TestCheatsAreFound(t *testing.T) {
 	t.Parallel()
 	convicted := make(map[coordinator.Fault]int)
-	for seed := uint64(1); seed <= 60; seed++ {
+	for seed := uint64(1); seed <= 30; seed++ {
 		w := newWorld(Options{Seed: seed, Clients: 12, Rounds: 16, Faults: scenario.CheatingTrainer | scenario.Silent})
 		w.begin()
 		w.loop()
@@ -75,7 +75,7 @@ func TestCheatsAreFound(t *testing.T) {
 		w.workers.Close()
 	}
 	t.Logf("ejected: %v", convicted)
-	if convicted[coordinator.FaultResult] < 8 || convicted[coordinator.FaultSilent] < 2 {
+	if convicted[coordinator.FaultResult] < 4 || convicted[coordinator.FaultSilent] < 1 {
 		t.Errorf("ejected: %v", convicted)
 	}
 }

@@ -114,14 +114,14 @@ func (n *Network) NewMember(place Place, flags ...string) (*Node, error) {
 	m.Program, m.KeyPath = n.Client(), filepath.Join(m.Dir, "identity.json")
 	m.Args = append(append([]string{
 		"train", "--run-id", n.RunID, "--identity-secret-key-path", m.KeyPath, "--bind-p2p-address", place.Address,
-		"--allow-local-paths", "--allow-inner-data", "--events-dir", m.Dir, "--checkpoint-dir", filepath.Join(n.CheckpointDir(), m.Name),
+		"--allow-local-paths", "--allow-inner-data", "--events-dir", m.Dir, "--checkpoint-dir", filepath.Join(n.checkpointDir(), m.Name),
 	}, n.Flags...), flags...)
 	n.Members = append(n.Members, m)
 	return m, identity.SaveKeyFile(m.KeyPath, m.Key)
 }
 
-// CheckpointDir returns the parent folder of all members' checkpoints.
-func (n *Network) CheckpointDir() string { return filepath.Join(n.Dir, "checkpoints") }
+// checkpointDir returns the parent folder of all members' checkpoints.
+func (n *Network) checkpointDir() string { return filepath.Join(n.Dir, "checkpoints") }
 
 // Command runs a psyche command about the run and returns its output.
 func (n *Network) Command(ctx context.Context, args ...string) ([]byte, error) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -189,10 +190,7 @@ func (d *document) fail(path []string, format string, args ...any) {
 // err returns all errors in the file, in the order of their positions.
 func (d *document) err() error {
 	slices.SortStableFunc(d.problems, func(a, b problem) int {
-		if a.line != b.line {
-			return a.line - b.line
-		}
-		return a.column - b.column
+		return cmp.Or(a.line-b.line, a.column-b.column)
 	})
 	errs := make([]error, len(d.problems))
 	for i, p := range d.problems {

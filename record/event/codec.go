@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// MaxLine is the maximum size of a line in a log, including its newline.
-const MaxLine = 1 << 20
+// maxLine is the maximum size of a line in a log, including its newline.
+const maxLine = 1 << 20
 
 // errInvalid means that a line is not an event.
 var errInvalid = errors.New("invalid event")
@@ -51,8 +51,8 @@ func encode(e Event) ([]byte, error) {
 		line = append(line, fields[1:]...)
 	}
 	line = append(line, '\n')
-	if len(line) > MaxLine {
-		return nil, fmt.Errorf("encode event %q: %w: %d bytes, at most %d", e.Body.Kind(), errInvalid, len(line), MaxLine)
+	if len(line) > maxLine {
+		return nil, fmt.Errorf("encode event %q: %w: %d bytes, at most %d", e.Body.Kind(), errInvalid, len(line), maxLine)
 	}
 	return line, nil
 }
@@ -66,8 +66,8 @@ type header struct {
 // Decode parses one line, with or without its newline.
 func Decode(line []byte) (Event, error) {
 	line = bytes.TrimSuffix(line, []byte{'\n'})
-	if len(line) >= MaxLine {
-		return Event{}, fmt.Errorf("%w: line of %d bytes, at most %d", errInvalid, len(line), MaxLine-1)
+	if len(line) >= maxLine {
+		return Event{}, fmt.Errorf("%w: line of %d bytes, at most %d", errInvalid, len(line), maxLine-1)
 	}
 	var head header
 	if err := json.Unmarshal(line, &head); err != nil {
@@ -78,7 +78,7 @@ func Decode(line []byte) (Event, error) {
 	}
 	kind, known := kinds[head.Kind]
 	if !known {
-		return Event{Time: head.Time, Body: Unknown{Name: head.Kind, Raw: bytes.Clone(line)}}, nil
+		return Event{Time: head.Time, Body: unknown{Name: head.Kind, Raw: bytes.Clone(line)}}, nil
 	}
 	body := reflect.New(kind)
 	if err := json.Unmarshal(line, body.Interface()); err != nil {

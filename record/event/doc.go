@@ -10,9 +10,8 @@
 //
 //	{"time":"2026-01-02T15:04:05.678Z","kind":"trained","step":3,"batch":[8,12],"loss":5.2,"tokens":1024,"seconds":0.41}
 //
-// A line is written by one system call and is at most MaxLine bytes long. A process that is killed
+// A line is written by one system call and is at most maxLine bytes long. A process that is killed
 // while writing leaves a torn last line. Readers ignore it, and Open removes it. Anything else that
 // is not an event of this format is an error that names file and line. New fields and kinds may be
-// added: a reader skips fields that it does not know, and returns events of unknown kinds as
-// Unknown.
+// added: a reader skips unknown fields, and returns events of unknown kinds unchanged.
 package event

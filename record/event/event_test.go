@@ -167,7 +167,7 @@ func TestOneWriter(t *testing.T) {
 
 func TestOpenRefusesOtherFiles(t *testing.T) {
 	for name, content := range map[string]string{
-		"no newline":   strings.Repeat("x", MaxLine+10),
+		"no newline":   strings.Repeat("x", maxLine+10),
 		"other ending": `{"time":"2026-01-02T15:04:05Z","kind":"joined","epoch":1}` + "\nhello",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestReadErrorsNameTheLine(t *testing.T) {
 		"no kind":    `{"time":"2026-01-02T15:04:05Z"}` + "\n",
 		"no time":    `{"kind":"joined"}` + "\n",
 		"wrong type": `{"time":"2026-01-02T15:04:05Z","kind":"joined","epoch":"x"}` + "\n",
-		"too long":   `{"time":"` + strings.Repeat("0", MaxLine) + `"}` + "\n",
+		"too long":   `{"time":"` + strings.Repeat("0", maxLine) + `"}` + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -318,7 +318,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, unknown := e.Body.(Unknown); unknown {
+		if _, unknown := e.Body.(unknown); unknown {
 			return
 		}
 		again, err := encode(e)

@@ -307,8 +307,8 @@ type Failed struct {
 	Error string `json:"error"`
 }
 
-// Unknown is an event of a kind that this version does not know.
-type Unknown struct {
+// unknown is an event of a kind that this version does not know.
+type unknown struct {
 	Name string
 	Raw  json.RawMessage // the whole line
 }
@@ -395,4 +395,4 @@ func (Failed) Kind() string { return "failed" }
 func (Misbehaved) Kind() string { return "misbehaved" }
 
 // Kind implements Body.
-func (u Unknown) Kind() string { return u.Name }
+func (u unknown) Kind() string { return u.Name }

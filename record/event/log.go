@@ -61,7 +61,7 @@ func cutTornLine(file *os.File) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: not a regular file", errInvalid)
 	}
-	tail := make([]byte, min(info.Size(), MaxLine))
+	tail := make([]byte, min(info.Size(), maxLine))
 	start := info.Size() - int64(len(tail))
 	if _, err := file.ReadAt(tail, start); err != nil && !errors.Is(err, io.EOF) {
 		return err

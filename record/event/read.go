@@ -103,8 +103,8 @@ func newLineReader(name string, in io.Reader) *lineReader {
 func (r *lineReader) next() (Event, error) {
 	for {
 		part, err := r.in.ReadSlice('\n')
-		if len(r.partial)+len(part) > MaxLine {
-			return Event{}, fmt.Errorf("%s line %d: %w: longer than %d bytes", r.name, r.line, errInvalid, MaxLine)
+		if len(r.partial)+len(part) > maxLine {
+			return Event{}, fmt.Errorf("%s line %d: %w: longer than %d bytes", r.name, r.line, errInvalid, maxLine)
 		}
 		r.partial = append(r.partial, part...)
 		switch {

@@ -60,11 +60,11 @@ func (l ChainLink) String() string {
 }
 
 // ParseChain parses a link to a run on a chain, with or without the quotes of a shell. Its errors
-// match ErrLink.
+// match errLink.
 func ParseChain(text string) (ChainLink, error) {
 	l, err := parseChain(unquote(strings.TrimSpace(text)))
 	if err != nil {
-		return ChainLink{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", ErrLink, err)
+		return ChainLink{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", errLink, err)
 	}
 	return l, nil
 }

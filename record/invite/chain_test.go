@@ -54,7 +54,7 @@ func TestChainLinkErrors(t *testing.T) {
 		"too long":               good + strings.Repeat("x", maxChainSize),
 	} {
 		_, err := ParseChain(text)
-		if !errors.Is(err, ErrLink) {
+		if !errors.Is(err, errLink) {
 			t.Errorf("%s: %v", text, err)
 		}
 		golden.Message(t, name, err)
@@ -69,7 +69,7 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// FuzzParseChain checks that arbitrary text gives an ErrLink or a link that survives formatting and
+// FuzzParseChain checks that arbitrary text gives an errLink or a link that survives formatting and
 // parsing.
 func FuzzParseChain(f *testing.F) {
 	f.Add(ChainLink{testKey, "r", testAuthority, []string{"http://h"}}.String())
@@ -77,7 +77,7 @@ func FuzzParseChain(f *testing.F) {
 	fuzztest.Run(f, func(t *testing.T, text string) {
 		l, err := ParseChain(text)
 		if err != nil {
-			if !errors.Is(err, ErrLink) {
+			if !errors.Is(err, errLink) {
 				t.Fatal(err)
 			}
 			return

@@ -17,19 +17,19 @@ import (
 const (
 	// Scheme is the URL scheme of every link.
 	Scheme = "psyche"
-	// DefaultPort is the port of a link that names none.
-	DefaultPort = 39405
-	// MaxSize is the maximum size of a link in bytes, if every character of the longest run ID is
+	// defaultPort is the port of a link that names none.
+	defaultPort = 39405
+	// maxSize is the maximum size of a link in bytes, if every character of the longest run ID is
 	// escaped.
-	MaxSize = len(Scheme+"://") + maxHost + len("[]:65535/") + 3*coordinator.MaxRunIDLength + len("?key=&genesis=") + maxKey + hashDigits
+	maxSize = len(Scheme+"://") + maxHost + len("[]:65535/") + 3*coordinator.MaxRunIDLength + len("?key=&genesis=") + maxKey + hashDigits
 
 	maxHost    = 253 // bytes of a DNS name
 	maxKey     = 44  // digits of a key in base58
 	hashDigits = 64
 )
 
-// ErrLink means that a text is not a link to a run.
-var ErrLink = errors.New("not a link to a run")
+// errLink means that a text is not a link to a run.
+var errLink = errors.New("not a link to a run")
 
 // Link contains the location of a run, and the keys that prove its identity.
 type Link struct {
@@ -54,18 +54,18 @@ func (l Link) String() string {
 // ForShell returns the link quoted for a shell, in which ? and & have a meaning.
 func (l Link) ForShell() string { return "'" + l.String() + "'" }
 
-// Parse parses a link, with or without the quotes of a shell. Its errors match ErrLink.
+// Parse parses a link, with or without the quotes of a shell. Its errors match errLink.
 func Parse(text string) (Link, error) {
 	l, err := parse(unquote(strings.TrimSpace(text)))
 	if err != nil {
-		return Link{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", ErrLink, err)
+		return Link{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", errLink, err)
 	}
 	return l, nil
 }
 
 func parse(text string) (Link, error) {
-	if len(text) > MaxSize {
-		return Link{}, fmt.Errorf("%d bytes, want at most %d", len(text), MaxSize)
+	if len(text) > maxSize {
+		return Link{}, fmt.Errorf("%d bytes, want at most %d", len(text), maxSize)
 	}
 	rest, ok := strings.CutPrefix(text, Scheme+"://")
 	if !ok {
@@ -119,14 +119,14 @@ func beginning(text string) string {
 	return text
 }
 
-// ParseAddress parses HOST, HOST:PORT or [IPv6]:PORT as in a link. The default port is DefaultPort.
+// ParseAddress parses HOST, HOST:PORT or [IPv6]:PORT as in a link. The default port is defaultPort.
 func ParseAddress(address string) (host string, port uint16, err error) {
 	if strings.Contains(address, "@") {
 		return "", 0, errors.New("the address contains an @, want HOST:PORT without a name or password")
 	}
 	host, digits, err := net.SplitHostPort(address)
 	if err != nil { // no port, or too many colons
-		host, digits = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]"), strconv.Itoa(DefaultPort)
+		host, digits = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]"), strconv.Itoa(defaultPort)
 		if literal := "[" + host + "]"; strings.Contains(host, ":") != (address == literal) {
 			return "", 0, fmt.Errorf("address %q is not HOST:PORT, or [IPv6]:PORT", address)
 		}

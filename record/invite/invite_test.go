@@ -26,14 +26,14 @@ func link(place string) string {
 func TestParse(t *testing.T) {
 	for text, want := range map[string]Link{
 		link("host.example:39405/friends"):          {Host: "host.example", Port: 39405, RunID: "friends"},
-		link("host.example/friends"):                {Host: "host.example", Port: DefaultPort, RunID: "friends"},
+		link("host.example/friends"):                {Host: "host.example", Port: defaultPort, RunID: "friends"},
 		link("192.0.2.7:1/a%20run%2Fof%20%C3%A9"):   {Host: "192.0.2.7", Port: 1, RunID: "a run/of é"},
 		link("[2001:db8::1]:65535/r"):               {Host: "2001:db8::1", Port: 65535, RunID: "r"},
-		link("[2001:db8::1]/r"):                     {Host: "2001:db8::1", Port: DefaultPort, RunID: "r"},
-		" '" + link("host.example/friends") + "'\n": {Host: "host.example", Port: DefaultPort, RunID: "friends"},
-		`"` + link("host.example/friends") + `"`:    {Host: "host.example", Port: DefaultPort, RunID: "friends"},
+		link("[2001:db8::1]/r"):                     {Host: "2001:db8::1", Port: defaultPort, RunID: "r"},
+		" '" + link("host.example/friends") + "'\n": {Host: "host.example", Port: defaultPort, RunID: "friends"},
+		`"` + link("host.example/friends") + `"`:    {Host: "host.example", Port: defaultPort, RunID: "friends"},
 		// The two parameters may have any order.
-		fmt.Sprintf("psyche://h/r?genesis=%s&key=%s", testHash, testKey): {Host: "h", Port: DefaultPort, RunID: "r"},
+		fmt.Sprintf("psyche://h/r?genesis=%s&key=%s", testHash, testKey): {Host: "h", Port: defaultPort, RunID: "r"},
 	} {
 		want.Key, want.Run = testKey, [32]byte([]byte(strings.Repeat("\x0f", 32)))
 		if got, err := Parse(text); err != nil || got != want {
@@ -80,10 +80,10 @@ func TestParseNamesThePart(t *testing.T) {
 		"a fragment":                      link("host/r") + "#x",
 		"a zero genesis":                  strings.Replace(link("host/r"), testHash, zeros, 1),
 		"a zero key":                      "psyche://host/r?key=" + identity.ID{}.String() + "&genesis=" + testHash,
-		"too long":                        link("host/r") + strings.Repeat("x", MaxSize),
+		"too long":                        link("host/r") + strings.Repeat("x", maxSize),
 	} {
 		_, err := Parse(text)
-		if !errors.Is(err, ErrLink) {
+		if !errors.Is(err, errLink) {
 			t.Errorf("%s: %v", text, err)
 		}
 		golden.Message(t, name, err)
@@ -98,7 +98,7 @@ func TestRoundTrip(t *testing.T) {
 			Key: identity.FromSeed([32]byte{rapid.Byte().Draw(t, "key")}).ID(), Run: [32]byte{1, rapid.Byte().Draw(t, "hash")},
 		}
 		text := want.String()
-		if got, err := Parse(text); err != nil || got != want || len(text) > MaxSize {
+		if got, err := Parse(text); err != nil || got != want || len(text) > maxSize {
 			t.Fatalf("%s: %+v, %v", text, got, err)
 		}
 		if strings.ContainsAny(text, "' \t\n\"\\$`") {
@@ -110,7 +110,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParse checks that arbitrary text gives an ErrLink or a link that survives formatting and
+// FuzzParse checks that arbitrary text gives an errLink or a link that survives formatting and
 // parsing.
 func FuzzParse(f *testing.F) {
 	f.Add(link("host.example:39405/friends"))
@@ -119,7 +119,7 @@ func FuzzParse(f *testing.F) {
 	fuzztest.Run(f, func(t *testing.T, text string) {
 		l, err := Parse(text)
 		if err != nil {
-			if !errors.Is(err, ErrLink) {
+			if !errors.Is(err, errLink) {
 				t.Fatal(err)
 			}
 			return

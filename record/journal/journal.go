@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/psyche-go/psyche/base/atomicfile"
 	"github.com/psyche-go/psyche/base/filelock"
 )
 
@@ -32,8 +33,8 @@ var (
 	errVersion = errors.New("journal has an unsupported format, want " + format)
 	// ErrLocked means that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process; stop that process first")
-	// ErrPosition means that a file does not contain the entries of a Position.
-	ErrPosition = errors.New("journal lacks entries that it had before")
+	// errPosition means that a file does not contain the entries of a Position.
+	errPosition = errors.New("journal lacks entries that it had before")
 	// ErrFull means that the disk has no space for the appended entries. None of them is in the
 	// file, and Commit may be tried again.
 	ErrFull = errors.New("no disk space for the journal")
@@ -78,7 +79,7 @@ func Open(path string, replay func(payload []byte) error) (*Journal, Summary, er
 
 // OpenAt is like Open, but starts at from: the caller has already read the file up to this position.
 // OpenAt does not verify earlier entries. It only compares the hash of the last of them with the hash in
-// from, and returns ErrPosition if they differ. The zero Position is the start of the file.
+// from, and returns errPosition if they differ. The zero Position is the start of the file.
 func OpenAt(path string, from Position, replay func(payload []byte) error) (*Journal, Summary, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -112,7 +113,7 @@ func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, 
 			return summary, err
 		}
 		summary.Size = int64(len(magic))
-		if err := syncDirectory(filepath.Dir(file.Name())); err != nil {
+		if err := atomicfile.SyncFolder(filepath.Dir(file.Name())); err != nil {
 			return summary, err
 		}
 	} else if summary.Torn > 0 {
@@ -130,7 +131,7 @@ func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, 
 // ReadFrom is like Read, but starts at from: the caller has already read the file up to this position.
 // Another process may be writing to the file: a torn entry at the end may be whole at the next
 // call. ReadFrom does not verify earlier entries. It only compares the hash of the last of them with
-// the hash in from, and returns ErrPosition if they differ. The zero Position is the start of the file.
+// the hash in from, and returns errPosition if they differ. The zero Position is the start of the file.
 func ReadFrom(file *os.File, from Position, replay func(payload []byte) error) (Summary, error) {
 	return readFrom(file, from, replay)
 }
@@ -142,22 +143,12 @@ func readFrom(file *os.File, from Position, replay func([]byte) error) (Summary,
 	}
 	var last [sha256.Size]byte
 	if _, err := file.ReadAt(last[:], max(0, from.Offset-sha256.Size)); err != nil || last != from.Last {
-		return Summary{}, fmt.Errorf("%w at offset %d", ErrPosition, from.Offset)
+		return Summary{}, fmt.Errorf("%w at offset %d", errPosition, from.Offset)
 	}
 	if _, err := file.Seek(from.Offset, io.SeekStart); err != nil {
 		return Summary{}, err
 	}
 	return readEntries(bufio.NewReaderSize(file, 64<<10), Summary{Entries: from.Entries, Size: from.Offset, Last: from.Last}, replay)
-}
-
-// syncDirectory makes the directory entry of a new file durable.
-func syncDirectory(path string) error {
-	directory, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	err = directory.Sync()
-	return errors.Join(err, directory.Close())
 }
 
 // Append adds an entry to the next Commit.

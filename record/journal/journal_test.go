@@ -313,7 +313,7 @@ func TestOpenAt(t *testing.T) {
 	} {
 		wrong := position
 		change(&wrong)
-		if _, _, err := OpenAt(path, wrong, func([]byte) error { return nil }); !errors.Is(err, ErrPosition) {
+		if _, _, err := OpenAt(path, wrong, func([]byte) error { return nil }); !errors.Is(err, errPosition) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/psyche-go/psyche/base/atomicfile"
 	"github.com/psyche-go/psyche/base/filelock"
 )
 
@@ -122,5 +123,5 @@ func keep(path string, source io.Reader) error {
 	if err == nil {
 		err = file.Sync()
 	}
-	return errors.Join(err, file.Close(), syncDirectory(filepath.Dir(path)))
+	return errors.Join(err, file.Close(), atomicfile.SyncFolder(filepath.Dir(path)))
 }

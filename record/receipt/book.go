@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"cmp"
 	"encoding/hex"
 	"slices"
 
@@ -116,9 +117,7 @@ func (b *Book) count(step uint32, s *coordinator.State) {
 	if own == 0 {
 		return
 	}
-	if r.First == 0 {
-		r.First = step
-	}
+	r.First = cmp.Or(r.First, step)
 	r.Last = step
 	r.Rounds++
 	r.Tokens += own

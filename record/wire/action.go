@@ -47,7 +47,7 @@ type SignedAction struct {
 func SignAction(key identity.Key, run [32]byte, nonce uint64, a coordinator.Action) []byte {
 	body := append([]byte(nil), run[:]...)
 	body = le.AppendUint64(body, nonce)
-	return seal(key, domainAction, appendAction(body, a))
+	return seal(key, domainAction, AppendAction(body, a))
 }
 
 // Signer returns a function that signs actions for a run as SignAction does, and returns them as
@@ -59,18 +59,18 @@ func Signer(key identity.Key, run [32]byte) func(nonce uint64, a coordinator.Act
 }
 
 // OpenAction verifies the signature of an action and then decodes it. The error wraps
-// ErrSize, ErrVersion, ErrSignature, ErrRun or ErrMalformed.
+// errSize, errVersion, ErrSignature, ErrRun or errMalformed.
 func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 	from, body, err := unseal(domainAction, raw, MaxActionSize)
 	if err != nil {
 		return SignedAction{}, fmt.Errorf("open action: %w", err)
 	}
-	r := reader{rest: body}
-	r.run(run)
+	c := coder{rest: body}
+	c.run(run)
 	signed := SignedAction{From: from, Raw: raw}
-	signed.Nonce = r.uint64("nonce")
-	signed.Action = r.action()
-	if err := r.end(); err != nil {
+	c.uint64(&signed.Nonce, "nonce")
+	signed.Action = c.action()
+	if err := c.end(); err != nil {
 		return SignedAction{}, fmt.Errorf("open action of %s: %w", from, err)
 	}
 	if proof, ok := signed.Action.(coordinator.Equivocation); ok && !Proves(proof, run) {
@@ -84,267 +84,167 @@ func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 
 // AppendAction appends the canonical bytes of an action without sender and signature, in the
 // encoding of SignAction.
-func AppendAction(b []byte, a coordinator.Action) []byte { return appendAction(b, a) }
+func AppendAction(b []byte, a coordinator.Action) []byte {
+	c := coder{writes: true, bytes: b}
+	for kind, format := range formats {
+		if format.write(&c, kind, a) {
+			return c.bytes
+		}
+	}
+	panic(fmt.Sprintf("wire: %T is not an action of the coordinator", a))
+}
 
-// DecodeAction decodes the output of AppendAction. The error wraps ErrMalformed.
+// DecodeAction decodes the output of AppendAction. The error wraps errMalformed.
 func DecodeAction(b []byte) (coordinator.Action, error) {
-	r := reader{rest: b}
-	a := r.action()
-	if err := r.end(); err != nil {
+	c := coder{rest: b}
+	a := c.action()
+	if err := c.end(); err != nil {
 		return nil, fmt.Errorf("decode action: %w", err)
 	}
 	return a, nil
 }
 
-func appendAction(b []byte, a coordinator.Action) []byte {
-	switch a := a.(type) {
-	case coordinator.Join:
-		b = le.AppendUint32(append(b, kindJoin), a.Epoch)
-		b = append(b, a.Commitment[:]...)
-		if a.Holds != [32]byte{} || a.Name != "" {
-			b = append(b, a.Holds[:]...)
-		}
-		if a.Name == "" {
-			return b
-		}
-		if len(a.Name) > coordinator.MaxMemberName {
-			panic("wire: a longer name than a member can have")
-		}
-		return appendText(b, a.Name)
-	case coordinator.Ready:
-		b = le.AppendUint32(append(b, kindReady), a.Epoch)
-		b = append(b, a.Reveal[:]...)
-		return append(b, a.Next[:]...)
-	case coordinator.Return:
-		return le.AppendUint32(append(b, kindReturn), a.Epoch)
-	case coordinator.WitnessRound:
-		b = le.AppendUint32(append(b, kindWitnessRound), a.Step)
-		b = appendFilter(b, &a.Participants)
-		b = appendFilter(b, &a.Commitments)
-		b = append(b, a.CommitmentsRoot[:]...)
-		b = append(b, a.Replica[:]...)
-		b = append(b, a.Reveal[:]...)
-		b = le.AppendUint16(b, a.Claim.Loss)
-		return le.AppendUint32(b, a.Claim.Speed)
-	case coordinator.HealthCheck:
-		if len(a.Clients) > coordinator.MaxClients {
-			panic("wire: health check names more clients than a run has")
-		}
-		b = le.AppendUint32(append(b, kindHealthCheck), a.Step)
-		return appendIDs(b, a.Clients)
-	case coordinator.ReportCheckpoint:
-		b = le.AppendUint32(append(b, kindReportCheckpoint), a.Step)
-		return append(b, a.Digest[:]...)
-	case coordinator.ReportUpload:
+// action decodes an action.
+func (c *coder) action() coordinator.Action {
+	var kind uint8
+	c.uint8(&kind, "kind of action")
+	if format := formats[kind]; format != nil {
+		return format.read(c)
+	}
+	c.fail("kind of action")
+	return nil
+}
+
+// format is the encoding of one type of actions.
+type format interface {
+	// write appends the kind and the fields of an action of this type. It reports whether the
+	// action has this type.
+	write(c *coder, kind uint8, a coordinator.Action) bool
+	read(c *coder) coordinator.Action
+}
+
+// fields moves the fields of an action of type A.
+type fields[A coordinator.Action] func(c *coder, a *A)
+
+func (move fields[A]) write(c *coder, kind uint8, a coordinator.Action) bool {
+	action, ok := a.(A)
+	if ok {
+		c.uint8(&kind, "kind of action")
+		move(c, &action)
+	}
+	return ok
+}
+
+func (move fields[A]) read(c *coder) coordinator.Action {
+	var action A
+	move(c, &action)
+	return action
+}
+
+// formats are the encodings of all actions by their kinds.
+var formats = map[uint8]format{
+	kindJoin: fields[coordinator.Join]((*coder).join),
+	kindReady: fields[coordinator.Ready](func(c *coder, a *coordinator.Ready) {
+		c.uint32(&a.Epoch, "ready")
+		c.move(a.Reveal[:], "reveal")
+		c.move(a.Next[:], "next commitment")
+	}),
+	kindWitnessRound: fields[coordinator.WitnessRound](func(c *coder, a *coordinator.WitnessRound) {
+		c.uint32(&a.Step, "witness's step")
+		c.filter(&a.Participants, "participants")
+		c.filter(&a.Commitments, "commitments")
+		c.move(a.CommitmentsRoot[:], "commitments root")
+		c.move(a.Replica[:], "replica")
+		c.move(a.Reveal[:], "reveal")
+		c.uint16(&a.Claim.Loss, "claimed loss")
+		c.uint32(&a.Claim.Speed, "claimed speed")
+	}),
+	kindHealthCheck: fields[coordinator.HealthCheck](func(c *coder, a *coordinator.HealthCheck) {
+		c.uint32(&a.Step, "health check's step")
+		c.ids(&a.Clients, "accused clients", coordinator.MaxClients)
+	}),
+	kindReportCheckpoint: fields[coordinator.ReportCheckpoint](func(c *coder, a *coordinator.ReportCheckpoint) {
+		c.uint32(&a.Step, "report's step")
+		c.move(a.Digest[:], "digest")
+	}),
+	kindWithdraw:     fields[coordinator.Withdraw](func(c *coder, a *coordinator.Withdraw) { c.move(a.Client[:], "withdrawn client") }),
+	kindSetPaused:    fields[coordinator.SetPaused](func(c *coder, a *coordinator.SetPaused) { c.bool(&a.Paused, "paused") }),
+	kindUpdateConfig: fields[coordinator.UpdateConfig]((*coder).updateConfig),
+	kindAuthorize: fields[coordinator.Authorize](func(c *coder, a *coordinator.Authorize) {
+		c.move(a.Grantee[:], "grantee")
+		c.bool(&a.Allowed, "allowed")
+	}),
+	kindSetDelegates: fields[coordinator.SetDelegates](func(c *coder, a *coordinator.SetDelegates) {
+		c.uint32(&a.Number, "number of the authorization")
+		c.ids(&a.Delegates, "delegates", coordinator.MaxDelegates)
+	}),
+	kindEject: fields[coordinator.Eject](func(c *coder, a *coordinator.Eject) { c.move(a.Client[:], "ejected client") }),
+	kindClose: fields[coordinator.Close](func(*coder, *coordinator.Close) {}),
+	kindReportUpload: fields[coordinator.ReportUpload](func(c *coder, a *coordinator.ReportUpload) {
 		if len(a.Place.Repo)+len(a.Place.Revision) > coordinator.MaxRepoLength {
 			panic("wire: a place with a longer name than a run can keep")
 		}
-		b = le.AppendUint32(append(b, kindReportUpload), a.Step)
-		b = append(b, a.Digest[:]...)
-		b = append(b, byte(a.Place.Kind))
-		return appendText(appendText(b, a.Place.Repo), a.Place.Revision)
-	case coordinator.Withdraw:
-		return append(append(b, kindWithdraw), a.Client[:]...)
-	case coordinator.SetPaused:
-		return appendBool(append(b, kindSetPaused), a.Paused)
-	case coordinator.UpdateConfig:
+		c.uint32(&a.Step, "upload's step")
+		c.move(a.Digest[:], "digest")
+		c.uint8((*uint8)(&a.Place.Kind), "kind of place")
+		c.text(&a.Place.Repo, "repository", coordinator.MaxRepoLength)
+		c.text(&a.Place.Revision, "revision", coordinator.MaxRepoLength)
+	}),
+	kindEquivocation: fields[coordinator.Equivocation]((*coder).equivocation),
+	kindReturn:       fields[coordinator.Return](func(c *coder, a *coordinator.Return) { c.uint32(&a.Epoch, "return") }),
+	kindAccuse: fields[coordinator.Accuse](func(c *coder, a *coordinator.Accuse) {
+		c.uint32(&a.Step, "step of the accused's result")
+		c.move(a.Client[:], "accused client")
+		c.uint8((*uint8)(&a.Fault), "fault")
+	}),
+	kindVote: fields[coordinator.Vote](func(c *coder, a *coordinator.Vote) {
+		c.uint32(&a.Step, "step of the accused's result")
+		c.move(a.Client[:], "accused client")
+		c.bool(&a.Guilty, "guilty")
+	}),
+	kindAdmit: fields[coordinator.Admit](func(c *coder, a *coordinator.Admit) {
+		c.move(a.Grant[:], "grant")
+		c.move(a.Client[:], "admitted client")
+		c.bool(&a.Allowed, "allowed")
+	}),
+}
+
+// join moves a join. The digest and the name are optional. Before a name without a digest, the
+// digest is zero.
+func (c *coder) join(a *coordinator.Join) {
+	c.uint32(&a.Epoch, "join")
+	c.move(a.Commitment[:], "commitment")
+	if c.done(a.Holds == [32]byte{} && a.Name == "") {
+		return
+	}
+	c.move(a.Holds[:], "digest of the model that is held")
+	if c.done(a.Name == "") {
+		c.check(a.Holds != [32]byte{}, "digest of the model that is held")
+		return
+	}
+	c.text(&a.Name, "name", coordinator.MaxMemberName)
+	c.check(a.Name != "", "name")
+}
+
+// updateConfig moves the configuration and the model, the last fields of the action.
+func (c *coder) updateConfig(a *coordinator.UpdateConfig) {
+	if c.writes {
 		if err := a.Validate(); err != nil {
 			panic("wire: invalid configuration: " + err.Error())
 		}
-		return a.AppendTo(append(b, kindUpdateConfig))
-	case coordinator.Authorize:
-		b = append(append(b, kindAuthorize), a.Grantee[:]...)
-		return appendBool(b, a.Allowed)
-	case coordinator.SetDelegates:
-		if len(a.Delegates) > coordinator.MaxDelegates {
-			panic("wire: more delegates than a grantee may have")
-		}
-		return appendIDs(le.AppendUint32(append(b, kindSetDelegates), a.Number), a.Delegates)
-	case coordinator.Admit:
-		b = append(append(b, kindAdmit), a.Grant[:]...)
-		return appendBool(append(b, a.Client[:]...), a.Allowed)
-	case coordinator.Eject:
-		return append(append(b, kindEject), a.Client[:]...)
-	case coordinator.Equivocation:
-		b = append(append(b, kindEquivocation), a.Client[:]...)
-		for i := range a.Results {
-			b = append(b, a.Results[i].Signature[:]...)
-			b = append(le.AppendUint16(b, uint16(len(a.Results[i].Message))), a.Results[i].Message...)
-		}
-		return b
-	case coordinator.Close:
-		return append(b, kindClose)
-	case coordinator.Accuse:
-		b = append(le.AppendUint32(append(b, kindAccuse), a.Step), a.Client[:]...)
-		return append(b, byte(a.Fault))
-	case coordinator.Vote:
-		b = append(le.AppendUint32(append(b, kindVote), a.Step), a.Client[:]...)
-		return appendBool(b, a.Guilty)
-	default:
-		panic(fmt.Sprintf("wire: %T is not an action of the coordinator", a))
+		c.bytes = a.AppendTo(c.bytes)
+		return
 	}
-}
-
-func (r *reader) action() coordinator.Action {
-	switch kind := r.uint8("kind of action"); kind {
-	case kindJoin:
-		return r.join()
-	case kindReady:
-		return coordinator.Ready{Epoch: r.uint32("ready"), Reveal: r.hash("reveal"), Next: r.hash("next commitment")}
-	case kindReturn:
-		return coordinator.Return{Epoch: r.uint32("return")}
-	case kindWitnessRound:
-		return coordinator.WitnessRound{
-			Step:            r.uint32("witness's step"),
-			Participants:    r.filter("participants"),
-			Commitments:     r.filter("commitments"),
-			CommitmentsRoot: r.hash("commitments root"),
-			Replica:         r.hash("replica"),
-			Reveal:          r.hash("reveal"),
-			Claim:           coordinator.Claim{Loss: r.uint16("claimed loss"), Speed: r.uint32("claimed speed")},
-		}
-	case kindHealthCheck:
-		return coordinator.HealthCheck{
-			Step:    r.uint32("health check's step"),
-			Clients: r.ids("accused clients", coordinator.MaxClients),
-		}
-	case kindReportCheckpoint:
-		return coordinator.ReportCheckpoint{
-			Step:   r.uint32("report's step"),
-			Digest: r.hash("digest"),
-		}
-	case kindReportUpload:
-		return coordinator.ReportUpload{
-			Step:   r.uint32("upload's step"),
-			Digest: r.hash("digest"),
-			Place: coordinator.Place{
-				Kind:     coordinator.CheckpointKind(r.uint8("kind of place")),
-				Repo:     r.text("repository", coordinator.MaxRepoLength),
-				Revision: r.text("revision", coordinator.MaxRepoLength),
-			},
-		}
-	case kindWithdraw:
-		return coordinator.Withdraw{Client: coordinator.ClientID(r.hash("withdrawn client"))}
-	case kindSetPaused:
-		return coordinator.SetPaused{Paused: r.bool("paused")}
-	case kindUpdateConfig:
-		return r.updateConfig()
-	case kindAuthorize:
-		return coordinator.Authorize{
-			Grantee: coordinator.ClientID(r.hash("grantee")),
-			Allowed: r.bool("allowed"),
-		}
-	case kindSetDelegates:
-		return coordinator.SetDelegates{
-			Number:    r.uint32("number of the authorization"),
-			Delegates: r.ids("delegates", coordinator.MaxDelegates),
-		}
-	case kindAdmit:
-		return coordinator.Admit{
-			Grant:   coordinator.ClientID(r.hash("grant")),
-			Client:  coordinator.ClientID(r.hash("admitted client")),
-			Allowed: r.bool("allowed"),
-		}
-	case kindEject:
-		return coordinator.Eject{Client: coordinator.ClientID(r.hash("ejected client"))}
-	case kindEquivocation:
-		return r.equivocation()
-	case kindClose:
-		return coordinator.Close{}
-	case kindAccuse:
-		return coordinator.Accuse{
-			Step:   r.uint32("step of the accused's result"),
-			Client: coordinator.ClientID(r.hash("accused client")),
-			Fault:  coordinator.Fault(r.uint8("fault")),
-		}
-	case kindVote:
-		return coordinator.Vote{
-			Step:   r.uint32("step of the accused's result"),
-			Client: coordinator.ClientID(r.hash("accused client")),
-			Guilty: r.bool("guilty"),
-		}
-	default:
-		r.fail("kind of action")
-		return nil
-	}
-}
-
-// join decodes a join. The digest and the name are optional. Before a name without a digest, the
-// digest is zero.
-func (r *reader) join() coordinator.Join {
-	a := coordinator.Join{Epoch: r.uint32("join"), Commitment: r.hash("commitment")}
-	if r.err != nil || len(r.rest) == 0 {
-		return a
-	}
-	a.Holds = r.hash("digest of the model that is held")
-	if r.err == nil && len(r.rest) > 0 {
-		if a.Name = r.text("name", coordinator.MaxMemberName); a.Name == "" {
-			r.fail("name")
-		}
-	} else if a.Holds == [32]byte{} {
-		r.fail("digest of the model that is held")
-	}
-	return a
-}
-
-// text decodes a text after its length.
-func (r *reader) text(field string, limit int) string {
-	n := int(r.uint8(field))
-	if r.err == nil && n > limit {
-		r.fail(field)
-	}
-	return string(r.take(n, field))
-}
-
-func appendText(b []byte, text string) []byte {
-	return append(append(b, byte(len(text))), text...)
-}
-
-// updateConfig decodes the configuration and the model, the last fields of the action.
-func (r *reader) updateConfig() coordinator.UpdateConfig {
-	raw := r.take(len(r.rest), "configuration")
-	if r.err != nil {
-		return coordinator.UpdateConfig{}
+	raw := c.next(len(c.rest), "configuration")
+	if c.err != nil {
+		return
 	}
 	update, err := coordinator.DecodeUpdateConfig(raw)
 	if err == nil {
 		err = update.Validate()
 	}
 	if err != nil {
-		r.err = fmt.Errorf("%w: configuration: %w", ErrMalformed, err)
+		c.err = fmt.Errorf("%w: configuration: %w", errMalformed, err)
 	}
-	return update
-}
-
-// ids decodes a list of IDs, the last field of the action.
-func (r *reader) ids(field string, limit int) []coordinator.ClientID {
-	lengthBytes := r.take(2, field)
-	if lengthBytes == nil {
-		return nil
-	}
-	n := int(le.Uint16(lengthBytes))
-	if n > limit || n*identity.IDSize != len(r.rest) {
-		r.fail(field)
-		return nil
-	}
-	var ids []coordinator.ClientID
-	for range n {
-		ids = append(ids, coordinator.ClientID(r.hash(field)))
-	}
-	return ids
-}
-
-func appendIDs(b []byte, ids []coordinator.ClientID) []byte {
-	b = le.AppendUint16(b, uint16(len(ids)))
-	for _, id := range ids {
-		b = append(b, id[:]...)
-	}
-	return b
-}
-
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, 1)
-	}
-	return append(b, 0)
+	*a = update
 }

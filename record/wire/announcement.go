@@ -25,53 +25,47 @@ type ResultAnnouncement struct {
 
 // SignAnnouncement returns the bytes of an announcement signed by key.
 func SignAnnouncement(key identity.Key, a ResultAnnouncement) []byte {
-	body := append([]byte(nil), a.Run[:]...)
-	body = le.AppendUint32(body, a.Step)
-	body = le.AppendUint64(body, a.Batch.Start)
-	body = le.AppendUint64(body, a.Batch.End)
-	body = append(body, a.Blob[:]...)
-	body = le.AppendUint32(body, a.Size)
-	body = append(body, a.Replica[:]...)
-	if a.Start == (Head{}) {
-		return seal(key, domainAnnouncement, append(body, 0))
-	}
-	body = le.AppendUint64(append(body, 1), a.Start.Index)
-	body = append(body, a.Start.Hash[:]...)
-	return seal(key, domainAnnouncement, append(body, a.Start.Signature[:]...))
+	c := coder{writes: true, bytes: append([]byte(nil), a.Run[:]...)}
+	c.announcement(&a)
+	return seal(key, domainAnnouncement, c.bytes)
 }
 
 // OpenAnnouncement verifies the signature of an announcement, decodes it and returns it with its
-// sender. The error wraps ErrSize, ErrVersion, ErrSignature, ErrRun or ErrMalformed. The caller
+// sender. The error wraps errSize, errVersion, ErrSignature, ErrRun or errMalformed. The caller
 // must check whether the sender was assigned the batch, and whether the host signed the head.
 func OpenAnnouncement(raw []byte, run [32]byte) (identity.ID, ResultAnnouncement, error) {
 	from, body, err := unseal(domainAnnouncement, raw, MaxAnnouncementSize)
 	if err != nil {
 		return identity.ID{}, ResultAnnouncement{}, fmt.Errorf("open announcement: %w", err)
 	}
-	r := reader{rest: body}
-	r.run(run)
-	a := ResultAnnouncement{
-		Run:     run,
-		Step:    r.uint32("step"),
-		Batch:   assign.BatchID{Start: r.uint64("batch start"), End: r.uint64("batch end")},
-		Blob:    r.hash("blob"),
-		Size:    r.uint32("size"),
-		Replica: r.hash("replica"),
-	}
-	if a.Batch.Start >= a.Batch.End {
-		r.fail("empty batch")
-	}
-	if a.Size == 0 {
-		r.fail("empty result")
-	}
-	if r.bool("head") {
-		a.Start = Head{Index: r.uint64("index of the head"), Step: a.Step, Hash: r.hash("hash of the head"), Signature: r.signature("signature of the head")}
-		if a.Start.Index == 0 || a.Step == 0 {
-			r.fail("head with index or step 0")
-		}
-	}
-	if err := r.end(); err != nil {
+	c := coder{rest: body}
+	c.run(run)
+	a := ResultAnnouncement{Run: run}
+	c.announcement(&a)
+	if err := c.end(); err != nil {
 		return identity.ID{}, ResultAnnouncement{}, fmt.Errorf("open announcement of %s: %w", from, err)
 	}
 	return from, a, nil
+}
+
+// announcement moves the fields after the run.
+func (c *coder) announcement(a *ResultAnnouncement) {
+	c.uint32(&a.Step, "step")
+	c.uint64(&a.Batch.Start, "batch start")
+	c.uint64(&a.Batch.End, "batch end")
+	c.move(a.Blob[:], "blob")
+	c.uint32(&a.Size, "size")
+	c.move(a.Replica[:], "replica")
+	c.check(a.Batch.Start < a.Batch.End, "empty batch")
+	c.check(a.Size > 0, "empty result")
+	hasHead := a.Start != Head{}
+	c.bool(&hasHead, "head")
+	if !hasHead {
+		return
+	}
+	a.Start.Step = a.Step
+	c.uint64(&a.Start.Index, "index of the head")
+	c.move(a.Start.Hash[:], "hash of the head")
+	c.move(a.Start.Signature[:], "signature of the head")
+	c.check(a.Start.Index > 0 && a.Step > 0, "head with index or step 0")
 }

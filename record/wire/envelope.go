@@ -16,11 +16,11 @@ const (
 
 // Reasons why a message is refused. Errors wrap them with details.
 var (
-	ErrSize      = errors.New("message of impossible size")
-	ErrVersion   = errors.New("unknown message version")
+	errSize      = errors.New("message of impossible size")
+	errVersion   = errors.New("unknown message version")
 	ErrSignature = errors.New("signature does not verify")
 	ErrRun       = errors.New("message is for another run")
-	ErrMalformed = errors.New("malformed message")
+	errMalformed = errors.New("malformed message")
 )
 
 const (
@@ -43,10 +43,10 @@ func seal(key identity.Key, domain string, body []byte) []byte {
 // unseal returns the sender and the body of a message if its signature is valid.
 func unseal(domain string, raw []byte, limit int) (identity.ID, []byte, error) {
 	if len(raw) <= prefixSize || len(raw) > limit {
-		return identity.ID{}, nil, fmt.Errorf("%w: %d bytes, want more than %d and at most %d", ErrSize, len(raw), prefixSize, limit)
+		return identity.ID{}, nil, fmt.Errorf("%w: %d bytes, want more than %d and at most %d", errSize, len(raw), prefixSize, limit)
 	}
 	if raw[0] != version {
-		return identity.ID{}, nil, fmt.Errorf("%w %d, want %d", ErrVersion, raw[0], version)
+		return identity.ID{}, nil, fmt.Errorf("%w %d, want %d", errVersion, raw[0], version)
 	}
 	from := identity.ID(raw[1 : 1+identity.IDSize])
 	signature := [identity.SignatureSize]byte(raw[1+identity.IDSize : prefixSize])

@@ -68,25 +68,21 @@ func equivocates(proof *coordinator.Equivocation) (step uint32, ok bool) {
 	return le.Uint32([]byte(a[announcedStep:])), same && other
 }
 
-// equivocation decodes a proof. Proves verifies its signatures.
-func (r *reader) equivocation() coordinator.Equivocation {
-	a := coordinator.Equivocation{Client: coordinator.ClientID(r.hash("key that signed two results"))}
+// equivocation moves a proof. Proves verifies the signatures of a proof that was read.
+func (c *coder) equivocation(a *coordinator.Equivocation) {
+	c.move(a.Client[:], "key that signed two results")
 	for i := range a.Results {
-		a.Results[i].Signature = r.signature("signature of a result")
-		n := 0
-		if b := r.take(2, "size of an announcement"); b != nil {
-			n = int(le.Uint16(b))
-		}
-		if n > announcedLimit {
-			r.fail("size of an announcement")
-		}
-		a.Results[i].Message = string(r.take(n, "announcement"))
+		result := &a.Results[i]
+		c.move(result.Signature[:], "signature of a result")
+		n := uint16(len(result.Message))
+		c.uint16(&n, "size of an announcement")
+		c.check(int(n) <= announcedLimit, "size of an announcement")
+		c.string(&result.Message, int(n), "announcement")
 	}
-	if r.err == nil {
-		step, ok := equivocates(&a)
-		if a.Step = step; !ok {
-			r.fail("announcements of different batches, or of the same result")
-		}
+	if c.writes || c.err != nil {
+		return
 	}
-	return a
+	step, ok := equivocates(a)
+	a.Step = step
+	c.check(ok, "announcements of different batches, or of the same result")
 }

@@ -95,7 +95,7 @@ func TestForgedProofsAreRefused(t *testing.T) {
 func TestMalformedProofsAreRefused(t *testing.T) {
 	good := AppendAction(nil, testEquivocation())
 	for n := 1; n < len(good); n++ {
-		if _, err := DecodeAction(good[:n]); !errors.Is(err, ErrMalformed) {
+		if _, err := DecodeAction(good[:n]); !errors.Is(err, errMalformed) {
 			t.Fatalf("%d of %d bytes: %v", n, len(good), err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestMalformedProofsAreRefused(t *testing.T) {
 	} {
 		proof := testEquivocation()
 		forge(&proof)
-		if _, err := DecodeAction(AppendAction(nil, proof)); !errors.Is(err, ErrMalformed) {
+		if _, err := DecodeAction(AppendAction(nil, proof)); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -72,18 +72,22 @@ func (h Head) Contradicts(other Head) bool {
 
 // AppendTo appends the bytes of the head.
 func (h Head) AppendTo(b []byte) []byte {
-	b = le.AppendUint64(b, h.Index)
-	b = le.AppendUint32(b, h.Step)
-	b = append(b, h.Hash[:]...)
-	return append(b, h.Signature[:]...)
+	c := coder{writes: true, bytes: b}
+	c.head(&h)
+	return c.bytes
 }
 
-// DecodeHead decodes the output of AppendTo. The error wraps ErrMalformed.
-func DecodeHead(b []byte) (Head, error) {
-	r := reader{rest: b}
-	h := Head{Index: r.uint64("index"), Step: r.uint32("step"), Hash: r.hash("hash"), Signature: r.signature("signature")}
-	if h.Index == 0 {
-		r.fail("head with index 0")
-	}
-	return h, r.end()
+// DecodeHead decodes the output of AppendTo. The error wraps errMalformed.
+func DecodeHead(b []byte) (h Head, err error) {
+	c := coder{rest: b}
+	c.head(&h)
+	c.check(h.Index > 0, "head with index 0")
+	return h, c.end()
+}
+
+func (c *coder) head(h *Head) {
+	c.uint64(&h.Index, "index")
+	c.uint32(&h.Step, "step")
+	c.move(h.Hash[:], "hash")
+	c.move(h.Signature[:], "signature")
 }

@@ -73,7 +73,7 @@ func TestBadHeadsAreRefused(t *testing.T) {
 	for name, bad := range map[string][]byte{
 		"nothing": nil, "cut": raw[:HeadSize-1], "longer": append(bytes.Clone(raw), 0), "of no records": make([]byte, HeadSize),
 	} {
-		if _, err := DecodeHead(bad); !errors.Is(err, ErrMalformed) {
+		if _, err := DecodeHead(bad); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -4,6 +4,7 @@
 package compile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,7 @@ var flags = []string{
 // Compiler returns the path and the version of the compiler: clang-19, or the compiler in CLANG.
 func Compiler(ctx context.Context) (path, version string, err error) {
 	name := os.Getenv("CLANG")
-	if name == "" {
-		name = "clang-19"
-	}
+	name = cmp.Or(name, "clang-19")
 	if path, err = exec.LookPath(name); err != nil {
 		return "", "", fmt.Errorf("%w: %w", errNoCompiler, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf"
 )
 
-// Entry is the entry function of a program.
-const Entry = "entrypoint"
+// entryName is the entry function of a program.
+const entryName = "entrypoint"
 
 type global struct {
 	object *object
@@ -40,19 +40,19 @@ func Link(objects []Object) ([]byte, error) {
 	if err := check(l.text.bytes); err != nil {
 		return nil, err
 	}
-	entry, ok := l.globals[Entry]
+	entry, ok := l.globals[entryName]
 	if !ok {
-		return nil, fmt.Errorf("link: no object has the function %s, the start of a program", Entry)
+		return nil, fmt.Errorf("link: no object has the function %s, the start of a program", entryName)
 	}
 	begin, _, err := l.resolve(entry.object, entry.symbol)
 	if err != nil {
 		return nil, err
 	}
 	if begin.in != &l.text {
-		return nil, fmt.Errorf("link: %s is not a function", Entry)
+		return nil, fmt.Errorf("link: %s is not a function", entryName)
 	}
 	if begin.at%8 != 0 || begin.at/8 >= uint64(len(l.text.bytes)/8) {
-		return nil, fmt.Errorf("link: %s at offset %d of %d bytes, want an instruction", Entry, begin.at, len(l.text.bytes))
+		return nil, fmt.Errorf("link: %s at offset %d of %d bytes, want an instruction", entryName, begin.at, len(l.text.bytes))
 	}
 	return l.file(begin.at), nil
 }

@@ -96,7 +96,7 @@ func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 // TestLink links two objects: one calls the other, which reads a constant.
 func TestLink(t *testing.T) {
 	caller := makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 2, callAddress), 1}},
-		[]symbol{{Entry, 1, 0}, {"other", 0, 0}})
+		[]symbol{{entryName, 1, 0}, {"other", 0, 0}})
 	other := makeObject([]section{code(join(address, load, exit)...), {".rodata", elf.SHT_PROGBITS, elf.SHF_ALLOC, []byte{3, 4, 5}, 0}, {".rel.text", elf.SHT_REL, 0, relocation(0, 2, wideAddress), 1}},
 		[]symbol{{"other", 1, 0}, {"constant", 2, 0}})
 	program, err := Link([]Object{{"caller", caller}, {"other", other}})
@@ -116,9 +116,9 @@ func TestLink(t *testing.T) {
 }
 
 func TestLinkRefuses(t *testing.T) {
-	whole := []symbol{{Entry, 1, 0}}
+	whole := []symbol{{entryName, 1, 0}}
 	calls := func(name string) []byte {
-		return makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 2, callAddress), 1}}, []symbol{{Entry, 1, 0}, {name, 0, 0}})
+		return makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 2, callAddress), 1}}, []symbol{{entryName, 1, 0}, {name, 0, 0}})
 	}
 	good := makeObject([]section{code(join(seven, exit)...)}, whole)
 	if _, err := Link([]Object{{"good", good}}); err != nil {
@@ -132,8 +132,8 @@ func TestLinkRefuses(t *testing.T) {
 		"unknown name":   {calls("sol_sha257")},
 		"twice":          {good, good},
 		"no entry":       {makeObject([]section{code(exit...)}, []symbol{{"main", 1, 0}})},
-		"entry outside":  {makeObject([]section{code(exit...)}, []symbol{{Entry, 1, 8}})},
-		"entry inside":   {makeObject([]section{code(exit...)}, []symbol{{Entry, 1, 4}})},
+		"entry outside":  {makeObject([]section{code(exit...)}, []symbol{{entryName, 1, 8}})},
+		"entry inside":   {makeObject([]section{code(exit...)}, []symbol{{entryName, 1, 4}})},
 		"a variable":     {makeObject([]section{code(exit...), {".data", elf.SHT_PROGBITS, elf.SHF_ALLOC | elf.SHF_WRITE, []byte{1}, 0}}, whole)},
 		"32 bits":        {makeObject([]section{code(join([]byte{0x0c, 0, 0, 0, 0, 0, 0, 0}, exit)...)}, whole)},
 		"an atomic":      {makeObject([]section{code(join([]byte{0xdb, 0, 0, 0, 0, 0, 0, 0}, exit)...)}, whole)},
@@ -155,8 +155,8 @@ func TestLinkRefuses(t *testing.T) {
 
 // FuzzLink checks that an object is linked or refused, and that a linked program can be loaded.
 func FuzzLink(f *testing.F) {
-	f.Add(makeObject([]section{code(join(seven, exit)...)}, []symbol{{Entry, 1, 0}}))
-	f.Add(makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 1, callAddress), 1}}, []symbol{{Entry, 1, 0}}))
+	f.Add(makeObject([]section{code(join(seven, exit)...)}, []symbol{{entryName, 1, 0}}))
+	f.Add(makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 1, callAddress), 1}}, []symbol{{entryName, 1, 0}}))
 	fuzztest.Run(f, func(t *testing.T, object []byte) {
 		program, err := Link([]Object{{"object", object}})
 		if err != nil {

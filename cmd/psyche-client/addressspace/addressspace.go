@@ -7,9 +7,9 @@
 //
 // Under a small limit of ulimit -v, the runtime fails to start a thread, before any Go code runs,
 // and prints a trace. On Linux with cgo, a C constructor runs earlier: it compares the limit with
-// Need and exits with status 1 and a message.
+// need and exits with status 1 and a message.
 package addressspace
 
-// Need is the minimum limit of the address space in KiB, the unit of ulimit -v. With a smaller limit,
+// need is the minimum limit of the address space in KiB, the unit of ulimit -v. With a smaller limit,
 // threads did not start, or loading libtorch did not finish.
-const Need = 2_100_000
+const need = 2_100_000

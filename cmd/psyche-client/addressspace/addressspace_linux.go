@@ -27,6 +27,6 @@ __attribute__((constructor)) static void check(void) {
 */
 import "C"
 
-// The C constructor runs before Go code, so it has its own copy of Need. This line does not compile if
+// The C constructor runs before Go code, so it has its own copy of need. This line does not compile if
 // they differ.
-var _ = [1]struct{}{}[Need-C.need]
+var _ = [1]struct{}{}[need-C.need]

@@ -12,9 +12,9 @@ import (
 )
 
 func TestTooSmallLimit(t *testing.T) {
-	for _, limit := range []int{100_000, 1_000_000, 1_500_000, Need - 1} {
+	for _, limit := range []int{100_000, 1_000_000, 1_500_000, need - 1} {
 		_, stderr, code := limited(t, limit)
-		if code != 1 || !bytes.Contains(stderr, []byte(fmt.Sprint(limit))) || !bytes.Contains(stderr, []byte(fmt.Sprint(Need))) || bytes.Count(stderr, []byte("\n")) != 1 {
+		if code != 1 || !bytes.Contains(stderr, []byte(fmt.Sprint(limit))) || !bytes.Contains(stderr, []byte(fmt.Sprint(need))) || bytes.Count(stderr, []byte("\n")) != 1 {
 			t.Errorf("limit %d: exit code %d, %s", limit, code, stderr)
 		}
 	}

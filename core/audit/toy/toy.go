@@ -147,9 +147,9 @@ func taken(r codec.TensorResult, chunk int) audit.Taken {
 	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
 }
 
-// SetAttested rolls the newest result back if it is not held. It does nothing for a result that the
+// setAttested rolls the newest result back if it is not held. It does nothing for a result that the
 // optimizer no longer keeps.
-func (o *Optimizer) SetAttested(step uint32, held bool) error {
+func (o *Optimizer) setAttested(step uint32, held bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.steps)
@@ -242,8 +242,8 @@ type Part struct {
 	Past      Past
 }
 
-// SetAttested rolls the newest result back if it is not held.
-func (p *Part) SetAttested(step uint32, held bool) error { return p.Optimizer.SetAttested(step, held) }
+// setAttested rolls the newest result back if it is not held.
+func (p *Part) SetAttested(step uint32, held bool) error { return p.Optimizer.setAttested(step, held) }
 
 // Open opens chunks of the newest step's result.
 func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {

@@ -9,8 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
+	"github.com/psyche-go/psyche/base/atomicfile"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/history"
 	"github.com/psyche-go/psyche/host/server"
@@ -113,14 +113,5 @@ func (r *journalReader) keep(h *history.History) error {
 	if err = errors.Join(err, to.Close()); err != nil {
 		return err
 	}
-	partial, err := os.CreateTemp(filepath.Dir(r.keepPath), ".history-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(partial.Name()) }() // fails after the rename
-	_, err = partial.Write(packed.Bytes())
-	if err = errors.Join(err, partial.Chmod(0o644), partial.Close()); err != nil {
-		return err
-	}
-	return os.Rename(partial.Name(), r.keepPath)
+	return atomicfile.Write(r.keepPath, packed.Bytes(), 0o644)
 }

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -87,15 +88,9 @@ func NewJournal(o Options) *Log { return newLog(o, false) }
 func NewArchive(o Options) *Log { return newLog(o, true) }
 
 func newLog(o Options, chain bool) *Log {
-	if o.Poll == 0 {
-		o.Poll = 500 * time.Millisecond
-	}
-	if o.KeepEvery == 0 {
-		o.KeepEvery = time.Minute
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Poll = cmp.Or(o.Poll, 500*time.Millisecond)
+	o.KeepEvery = cmp.Or(o.KeepEvery, time.Minute)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Log{options: o, chain: chain}
 }
 

@@ -55,9 +55,7 @@ type Gatherer struct {
 
 // New returns a Gatherer. The caller must close it.
 func New(ctx context.Context, o Options) *Gatherer {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	g := &Gatherer{options: o, runs: map[string]dash.Run{}, paths: map[string]bool{}, boards: map[string]*reported.Board{}}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	return g

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	encodinghex "encoding/hex"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -24,41 +25,40 @@ type Event struct {
 
 // Kinds of an Event.
 const (
-	EventBegan        = "began"
-	EventJoined       = "joined"
-	EventLeft         = "left"      // left voluntarily
-	EventWithdrawn    = "withdrawn" // withdrawn by the host after it disconnected
-	EventReturned     = "returned"  // took back its seat in the running epoch
-	EventAccused      = "accused"
-	EventTrial        = "trial"
-	EventTrialOver    = "trial-over"
-	EventFoundLate    = "late"
-	EventFoundSlow    = "slow"
-	EventDropped      = "dropped"
-	EventEjected      = "ejected"
-	EventDisagreed    = "disagreed" // reported a different model than the recorded one
-	EventNoQuorum     = "no-quorum"
-	EventNoCheckpoint = "no-checkpoint"
-	EventTooFew       = "too-few"
-	EventCheckpoint   = "checkpoint"
-	EventUploaded     = "uploaded"
-	EventLapse        = "lapse"
-	EventPaused       = "paused"
-	EventAuthority    = "authority" // a decision by a key with a role; Detail is the action
-	EventOther        = "other"     // an action that this version of the page does not know
-	EventFinished     = "finished"
+	eventBegan        = "began"
+	eventJoined       = "joined"
+	eventLeft         = "left"      // left voluntarily
+	eventWithdrawn    = "withdrawn" // withdrawn by the host after it disconnected
+	eventReturned     = "returned"  // took back its seat in the running epoch
+	eventAccused      = "accused"
+	eventTrial        = "trial"
+	eventTrialOver    = "trial-over"
+	eventFoundLate    = "late"
+	eventFoundSlow    = "slow"
+	eventDropped      = "dropped"
+	eventEjected      = "ejected"
+	eventDisagreed    = "disagreed" // reported a different model than the recorded one
+	eventNoQuorum     = "no-quorum"
+	eventNoCheckpoint = "no-checkpoint"
+	eventTooFew       = "too-few"
+	eventCheckpoint   = "checkpoint"
+	eventUploaded     = "uploaded"
+	eventPaused       = "paused"
+	eventAuthority    = "authority" // a decision by a key with a role; Detail is the action
+	eventOther        = "other"     // an action that this version of the page does not know
+	eventFinished     = "finished"
 )
 
 // Reasons for a status.
 const (
-	WhyWitnesses   = "witnesses denied its results of two rounds"
-	WhyLate        = "witnesses did not have its result"
-	WhySlow        = "witnesses did not have its results of two rounds; rounds of this epoch no longer wait for it"
-	WhySilent      = "it sent nothing in the whole epoch, or was late and then did not report its model"
-	WhyItself      = "it withdrew"
-	WhyHost        = "the host withdrew it after it lost its connection"
-	WhyNotAdmitted = "the run no longer admits it"
-	WhyEjected     = "the main authority ejected it"
+	whyWitnesses   = "witnesses denied its results of two rounds"
+	whyLate        = "witnesses did not have its result"
+	whySlow        = "witnesses did not have its results of two rounds; rounds of this epoch no longer wait for it"
+	whySilent      = "it sent nothing in the whole epoch, or was late and then did not report its model"
+	whyItself      = "it withdrew"
+	whyHost        = "the host withdrew it after it lost its connection"
+	whyNotAdmitted = "the run no longer admits it"
+	whyEjected     = "the main authority ejected it"
 )
 
 func hex(digest [32]byte) string { return encodinghex.EncodeToString(digest[:]) }
@@ -66,9 +66,7 @@ func hex(digest [32]byte) string { return encodinghex.EncodeToString(digest[:]) 
 // note adds an event.
 func (h *History) note(e Entry, n Event, s *coordinator.State) {
 	n.Entry, n.Time, n.Epoch = e.Number, e.Time, s.Progress.Epoch
-	if n.Step == 0 {
-		n.Step = s.Progress.Step
-	}
+	n.Step = cmp.Or(n.Step, s.Progress.Step)
 	if e.Action != nil {
 		n.Actor = name(e.Actor)
 	}
@@ -91,7 +89,7 @@ func (h *History) act(e Entry, s *coordinator.State) {
 		joined.LastSeen = h.Now
 		joined.call(wire.NameOf(a))
 		h.noticeOne(e, s, e.Actor, "")
-		h.note(e, Event{Kind: EventJoined, Subject: name(e.Actor)}, s)
+		h.note(e, Event{Kind: eventJoined, Subject: name(e.Actor)}, s)
 	case coordinator.Ready:
 	case coordinator.WitnessRound:
 		if known {
@@ -112,18 +110,18 @@ func (h *History) act(e Entry, s *coordinator.State) {
 		h.Uploads = keepNewest(append(h.Uploads, Upload{
 			Entry: e.Number, Time: e.Time, Reporter: name(e.Actor), Step: a.Step,
 			Kind: a.Place.Kind.String(), Repo: a.Place.Repo, Revision: a.Place.Revision, Digest: hex(a.Digest),
-		}), MaxUploads)
-		h.note(e, Event{Kind: EventUploaded, Step: a.Step, Detail: a.Place.Repo + " " + a.Place.Revision}, s)
+		}), maxUploads)
+		h.note(e, Event{Kind: eventUploaded, Step: a.Step, Detail: a.Place.Repo + " " + a.Place.Revision}, s)
 	case coordinator.Withdraw:
-		kind, why := EventLeft, WhyItself
+		kind, why := eventLeft, whyItself
 		if e.Actor != a.Client {
-			kind, why = EventWithdrawn, WhyHost
+			kind, why = eventWithdrawn, whyHost
 		}
-		h.gone(s, a.Client, e, StatusLeft, why)
+		h.gone(s, a.Client, e, statusLeft, why)
 		h.note(e, Event{Kind: kind, Subject: name(a.Client)}, s)
 	case coordinator.Return:
 		h.noticeOne(e, s, e.Actor, "")
-		h.note(e, Event{Kind: EventReturned, Subject: name(e.Actor)}, s)
+		h.note(e, Event{Kind: eventReturned, Subject: name(e.Actor)}, s)
 	case coordinator.Eject:
 		h.expelled(e, s, a.Client, coordinator.ByAuthority, "")
 	case coordinator.Equivocation:
@@ -137,23 +135,23 @@ func (h *History) act(e Entry, s *coordinator.State) {
 		if a.Paused {
 			detail = "pause"
 		}
-		h.note(e, Event{Kind: EventAuthority, Detail: detail}, s)
+		h.note(e, Event{Kind: eventAuthority, Detail: detail}, s)
 	case coordinator.Authorize:
 		detail := "authorize"
 		if !a.Allowed {
 			detail = "revoke"
 		}
-		h.note(e, Event{Kind: EventAuthority, Subject: name(a.Grantee), Detail: detail}, s)
+		h.note(e, Event{Kind: eventAuthority, Subject: name(a.Grantee), Detail: detail}, s)
 	case coordinator.Admit:
 		detail := "authorize"
 		if !a.Allowed {
 			detail = "revoke"
 		}
-		h.note(e, Event{Kind: EventAuthority, Subject: name(a.Client), Detail: detail}, s)
+		h.note(e, Event{Kind: eventAuthority, Subject: name(a.Client), Detail: detail}, s)
 	case coordinator.UpdateConfig, coordinator.SetDelegates, coordinator.Close:
-		h.note(e, Event{Kind: EventAuthority, Detail: e.Name}, s)
+		h.note(e, Event{Kind: eventAuthority, Detail: e.Name}, s)
 	default:
-		h.note(e, Event{Kind: EventOther, Detail: e.Name}, s)
+		h.note(e, Event{Kind: eventOther, Detail: e.Name}, s)
 	}
 }
 
@@ -167,15 +165,15 @@ func (h *History) accused(e Entry, s *coordinator.State, id coordinator.ClientID
 		return
 	}
 	now := statusOf(client, false)
-	kind, why := EventAccused, ""
+	kind, why := eventAccused, ""
 	if now != was {
 		switch now {
-		case StatusDropped:
-			kind, why = EventDropped, WhyWitnesses
-		case StatusSlow:
-			kind, why = EventFoundSlow, WhySlow
-		case StatusLate:
-			kind, why = EventFoundLate, WhyLate
+		case statusDropped:
+			kind, why = eventDropped, whyWitnesses
+		case statusSlow:
+			kind, why = eventFoundSlow, whySlow
+		case statusLate:
+			kind, why = eventFoundLate, whyLate
 		}
 	}
 	h.notice(e, s, client, false, why)
@@ -202,7 +200,7 @@ func (h *History) gone(s *coordinator.State, id coordinator.ClientID, e Entry, s
 		return
 	}
 	m.Status, m.Entry, m.Why, m.Until = status, e.Number, why, 0
-	if status == StatusEjected {
+	if status == statusEjected {
 		m.Ejected++
 	} else {
 		m.Left++

@@ -1,5 +1,14 @@
 package history
 
+// Limits of a history, and reasons why a member left.
+const (
+	MaxMembers   = maxMembers
+	MaxStretches = maxStretches
+	MaxTrials    = maxTrials
+	WhyEjected   = whyEjected
+	WhyWitnesses = whyWitnesses
+)
+
 // MakeRounds returns n rounds of one batch each.
 func MakeRounds(n uint32) *Rounds {
 	r := &Rounds{}

@@ -10,13 +10,13 @@ import (
 
 // Limits of a History.
 const (
-	MaxStretches   = 4096
-	MaxPhases      = 600
-	MaxMembers     = 1024
+	maxStretches   = 4096
+	maxPhases      = 600
+	maxMembers     = 1024
 	MaxEvents      = 2000
-	MaxCheckpoints = 200
-	MaxUploads     = 100
-	MaxTrials      = 200 // closed trials
+	maxCheckpoints = 200
+	maxUploads     = 100
+	maxTrials      = 200 // closed trials
 )
 
 // phaseCount is the number of phases, from coordinator.Uninitialized to Paused.
@@ -96,7 +96,7 @@ type History struct {
 
 	Checkpoints []Checkpoint
 	Uploads     []Upload
-	Open        []Trial // at most coordinator.MaxTrials
+	Open        []Trial // at most coordinator.maxTrials
 	Trials      []Trial // closed trials, oldest first
 
 	Cursor Cursor
@@ -133,7 +133,7 @@ func (h *History) See(e Entry, s *coordinator.State) {
 			Checkpoint: s.Model.Checkpoint.Digest, Lapses: len(s.Lapses),
 		}
 		h.Phases = []Phase{{Phase: uint8(s.RunState), Epoch: s.Progress.Epoch, Step: s.Progress.Step, Start: h.Now}}
-		h.note(e, Event{Kind: EventBegan}, s)
+		h.note(e, Event{Kind: eventBegan}, s)
 		return
 	}
 	if e.Action != nil {
@@ -160,16 +160,16 @@ func (h *History) move(e Entry, s *coordinator.State) {
 	if c.RunState == coordinator.Cooldown {
 		h.endEpoch(e, s)
 	}
-	h.Phases = keepNewest(append(h.Phases, Phase{Phase: uint8(s.RunState), Epoch: s.Progress.Epoch, Step: s.Progress.Step, Start: h.Now}), MaxPhases)
+	h.Phases = keepNewest(append(h.Phases, Phase{Phase: uint8(s.RunState), Epoch: s.Progress.Epoch, Step: s.Progress.Step, Start: h.Now}), maxPhases)
 	h.noticeAll(e, s)
 	switch s.RunState {
 	case coordinator.Paused:
-		h.note(e, Event{Kind: EventPaused}, s)
+		h.note(e, Event{Kind: eventPaused}, s)
 	case coordinator.Finished:
-		h.note(e, Event{Kind: EventFinished}, s)
+		h.note(e, Event{Kind: eventFinished}, s)
 	}
 	if c.RunState == coordinator.Warmup && s.RunState == coordinator.WaitingForMembers {
-		h.note(e, Event{Kind: EventTooFew}, s)
+		h.note(e, Event{Kind: eventTooFew}, s)
 	}
 	c.RunState, c.Start, c.Step, c.Epoch = s.RunState, h.Now, s.Progress.Step, s.Progress.Epoch
 }
@@ -213,7 +213,7 @@ func (h *History) endRound(e Entry, s *coordinator.State) {
 	if quorum {
 		h.claimed(round, &r, s)
 	} else {
-		h.note(e, Event{Kind: EventNoQuorum, Step: round.Step, Count: len(round.Witnesses), Of: int(round.WitnessesNeeded)}, s)
+		h.note(e, Event{Kind: eventNoQuorum, Step: round.Step, Count: len(round.Witnesses), Of: int(round.WitnessesNeeded)}, s)
 	}
 	h.Rounds.add(r)
 }
@@ -253,18 +253,18 @@ func (h *History) endEpoch(e Entry, s *coordinator.State) {
 		member.Reports++
 		if last && client.Report.Digest != checkpoint.Digest {
 			member.Disagreed++
-			h.note(e, Event{Kind: EventDisagreed, Subject: name(client.ID), Detail: hex(client.Report.Digest)}, s)
+			h.note(e, Event{Kind: eventDisagreed, Subject: name(client.ID), Detail: hex(client.Report.Digest)}, s)
 		}
 	}
 	if !agreed {
-		h.note(e, Event{Kind: EventNoCheckpoint, Count: len(reporters)}, s)
+		h.note(e, Event{Kind: eventNoCheckpoint, Count: len(reporters)}, s)
 		return
 	}
 	h.Cursor.Checkpoint = checkpoint.Digest
 	h.Checkpoints = keepNewest(append(h.Checkpoints, Checkpoint{
 		Entry: e.Number, Time: h.Now, Epoch: h.Cursor.Epoch, Step: checkpoint.Step, Digest: hex(checkpoint.Digest),
-	}), MaxCheckpoints)
-	h.note(e, Event{Kind: EventCheckpoint, Step: checkpoint.Step, Detail: hex(checkpoint.Digest)}, s)
+	}), maxCheckpoints)
+	h.note(e, Event{Kind: eventCheckpoint, Step: checkpoint.Step, Detail: hex(checkpoint.Digest)}, s)
 }
 
 // keepNewest drops the first elements of a list that is too long. It rarely moves memory.

@@ -49,7 +49,7 @@ func TestHistoryOfMembers(t *testing.T) {
 		}
 	}
 	ejected := h.Members[member(5)]
-	if ejected.Ejected != 1 || ejected.Status != history.StatusEjected || ejected.Why != history.WhyEjected {
+	if ejected.Ejected != 1 || ejected.Status != "ejected" || ejected.Why != history.WhyEjected {
 		t.Errorf("the ejected member: %+v", ejected)
 	}
 	if a, ok := entries[ejected.Entry].Action.(coordinator.Eject); !ok || identity.ID(a.Client).String() != member(5) {
@@ -65,7 +65,7 @@ func TestHistoryOfMembers(t *testing.T) {
 	if wrong := h.Members[member(3)]; wrong.Disagreed != 4 || wrong.Reports != 4 {
 		t.Errorf("the member with a different model: %+v", wrong)
 	}
-	if clean := h.Members[member(11)]; clean.Disagreed+clean.Dropped+clean.Ejected+clean.Accused+clean.Lost != 0 || clean.Status != history.StatusMember {
+	if clean := h.Members[member(11)]; clean.Disagreed+clean.Dropped+clean.Ejected+clean.Accused+clean.Lost != 0 || clean.Status != "member" {
 		t.Errorf("a member that did nothing wrong: %+v", clean)
 	}
 }
@@ -107,7 +107,7 @@ func TestRoundsPhasesAndCheckpoints(t *testing.T) {
 	if len(h.Checkpoints) != 4 || h.Checkpoints[3].Step != 40 {
 		t.Errorf("checkpoints: %+v", h.Checkpoints)
 	}
-	if last := h.Events[len(h.Events)-1]; last.Kind != history.EventFinished {
+	if last := h.Events[len(h.Events)-1]; last.Kind != "finished" {
 		t.Errorf("the last event: %+v", last)
 	}
 }

@@ -50,13 +50,13 @@ type Member struct {
 
 // Statuses of a member.
 const (
-	StatusWaits   = "waits"
-	StatusMember  = "member"
-	StatusLate    = "late"
-	StatusSlow    = "slow"
-	StatusLeft    = "left"
-	StatusDropped = "dropped"
-	StatusEjected = "ejected"
+	statusWaits   = "waits"
+	statusMember  = "member"
+	statusLate    = "late"
+	statusSlow    = "slow"
+	statusLeft    = "left"
+	statusDropped = "dropped"
+	statusEjected = "ejected"
 )
 
 // call records the display name of a member's Join.
@@ -76,7 +76,7 @@ func (h *History) member(id coordinator.ClientID, s *coordinator.State) *Member 
 	if m, known := h.Members[key]; known {
 		return m
 	}
-	if len(h.Members) >= MaxMembers {
+	if len(h.Members) >= maxMembers {
 		h.forget(s)
 	}
 	m := &Member{ID: key, FirstSeen: h.Now, LastSeen: h.Now}
@@ -102,7 +102,7 @@ func (h *History) forget(s *coordinator.State) {
 	slices.SortFunc(gone, func(a, b *Member) int {
 		return cmp.Or(cmp.Compare(min(a.stains(), 1), min(b.stains(), 1)), cmp.Compare(a.LastSeen, b.LastSeen), cmp.Compare(a.ID, b.ID))
 	})
-	for _, m := range gone[:min(len(gone), MaxMembers/8)] {
+	for _, m := range gone[:min(len(gone), maxMembers/8)] {
 		delete(h.Members, m.ID)
 	}
 }
@@ -136,19 +136,19 @@ func (h *History) trained(id coordinator.ClientID, r result) {
 func statusOf(c *coordinator.Client, waits bool) string {
 	switch {
 	case c.State == coordinator.Dropped:
-		return StatusDropped
+		return statusDropped
 	case c.State == coordinator.Ejected:
-		return StatusEjected
+		return statusEjected
 	case c.State == coordinator.Withdrawn:
-		return StatusLeft
+		return statusLeft
 	case waits:
-		return StatusWaits
+		return statusWaits
 	case c.Lateness == coordinator.Slow:
-		return StatusSlow
+		return statusSlow
 	case c.Lateness != coordinator.OnTime:
-		return StatusLate
+		return statusLate
 	default:
-		return StatusMember
+		return statusMember
 	}
 }
 
@@ -176,30 +176,30 @@ func (h *History) notice(e Entry, s *coordinator.State, c *coordinator.Client, w
 		return
 	}
 	m.Status, m.Entry, m.Why = now, e.Number, why
-	if now != StatusEjected {
+	if now != statusEjected {
 		m.Until = 0
 	}
 	switch now {
-	case StatusMember:
-		if was == StatusWaits || was == "" {
+	case statusMember:
+		if was == statusWaits || was == "" {
 			m.Epochs++
 		}
-	case StatusDropped:
+	case statusDropped:
 		m.Dropped++
 		if why == "" {
-			m.Why = WhySilent
-			h.note(e, Event{Kind: EventDropped, Subject: m.ID, Detail: WhySilent}, s)
+			m.Why = whySilent
+			h.note(e, Event{Kind: eventDropped, Subject: m.ID, Detail: whySilent}, s)
 		}
-	case StatusLeft:
+	case statusLeft:
 		m.Left++
 		if why == "" {
-			m.Why = WhyNotAdmitted
+			m.Why = whyNotAdmitted
 		}
-	case StatusEjected:
+	case statusEjected:
 		m.Ejected++
-	case StatusLate:
+	case statusLate:
 		m.Late++
-	case StatusSlow:
+	case statusSlow:
 		m.Slow++
 	}
 }

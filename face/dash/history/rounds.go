@@ -46,7 +46,7 @@ func (s *Stretch) join(next *Stretch) {
 	s.Far += next.Far
 }
 
-// Rounds are all rounds of a run in at most MaxStretches stretches. When they are full, pairs are
+// Rounds are all rounds of a run in at most maxStretches stretches. When they are full, pairs are
 // merged, and later rounds are collected into stretches of the new size.
 type Rounds struct {
 	Each uint32 // rounds of a stretch
@@ -59,8 +59,8 @@ func (r *Rounds) add(s Stretch) {
 		r.List[n-1].join(&s)
 		return
 	}
-	if len(r.List) == MaxStretches {
-		r.List = merged(r.List, MaxStretches/2)
+	if len(r.List) == maxStretches {
+		r.List = merged(r.List, maxStretches/2)
 		r.Each *= 2
 		r.add(s)
 		return
@@ -71,7 +71,7 @@ func (r *Rounds) add(s Stretch) {
 // At returns the rounds of a range of steps, including both ends, in at most n stretches. If to is 0,
 // the range has no end.
 func (r *Rounds) At(from, to uint32, n int) []Stretch {
-	list := make([]Stretch, 0, min(len(r.List), MaxStretches))
+	list := make([]Stretch, 0, min(len(r.List), maxStretches))
 	for i := range r.List {
 		s := &r.List[i]
 		if s.First+s.Rounds > from && (to == 0 || s.First <= to) {

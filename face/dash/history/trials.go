@@ -29,11 +29,11 @@ type Trial struct {
 
 // Outcomes of a trial.
 const (
-	OutcomeGuilty    = "guilty"
-	OutcomeInnocent  = "innocent"
-	OutcomeUndecided = "no decision"
-	OutcomeGone      = "no decision; the accused had left"
-	OutcomeNoJury    = "too few members for a jury"
+	outcomeGuilty    = "guilty"
+	outcomeInnocent  = "innocent"
+	outcomeUndecided = "no decision"
+	outcomeGone      = "no decision; the accused had left"
+	outcomeNoJury    = "too few members for a jury"
 )
 
 // tried records an accusation that starts a trial.
@@ -41,7 +41,7 @@ func (h *History) tried(e Entry, s *coordinator.State, a coordinator.Accuse) {
 	h.member(e.Actor, s).Accuses++
 	m := h.member(a.Client, s)
 	m.Tried++
-	h.note(e, Event{Kind: EventTrial, Subject: m.ID, Step: a.Step, Detail: a.Fault.String()}, s)
+	h.note(e, Event{Kind: eventTrial, Subject: m.ID, Step: a.Step, Detail: a.Fault.String()}, s)
 }
 
 // follow updates the open trials from the state.
@@ -91,25 +91,25 @@ func (t *Trial) take(now *coordinator.Trial) {
 func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 	t.End, t.Outcome = e.Number, h.outcome(e, s, t)
 	loser, reason := h.idOf(s, t.Accused), coordinator.FoundGuilty
-	if t.Outcome == OutcomeInnocent {
+	if t.Outcome == outcomeInnocent {
 		loser, reason = h.idOf(s, t.Accuser), coordinator.AccusedWrongly
 	}
-	loses := t.Outcome == OutcomeGuilty || t.Outcome == OutcomeInnocent && t.Fault == coordinator.FaultResult.String()
-	loses = loses && loser != (coordinator.ClientID{}) && h.member(loser, s).Status != StatusEjected
+	loses := t.Outcome == outcomeGuilty || t.Outcome == outcomeInnocent && t.Fault == coordinator.FaultResult.String()
+	loses = loses && loser != (coordinator.ClientID{}) && h.member(loser, s).Status != statusEjected
 	if loses && h.expelled(e, s, loser, reason, t.Fault) {
 		t.Ejected = name(loser)
 	}
-	h.Trials = keepNewest(append(h.Trials, *t), MaxTrials)
-	h.note(e, Event{Kind: EventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
+	h.Trials = keepNewest(append(h.Trials, *t), maxTrials)
+	h.note(e, Event{Kind: eventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
 }
 
 // outcome returns the outcome of a trial that is missing from the state after the entry. If the entry
 // is the deciding vote, outcome also adds this vote to the trial's counts.
 func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	if vote, ok := e.Action.(coordinator.Vote); ok && vote.Step == t.Step && name(vote.Client) == t.Accused {
-		votes, outcome := &t.Innocent, OutcomeInnocent
+		votes, outcome := &t.Innocent, outcomeInnocent
 		if vote.Guilty {
-			votes, outcome = &t.Guilty, OutcomeGuilty
+			votes, outcome = &t.Guilty, outcomeGuilty
 		}
 		*votes++
 		return outcome
@@ -117,11 +117,11 @@ func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	accused, isMember := s.Member(h.idOf(s, t.Accused))
 	switch {
 	case t.Jury == 0:
-		return OutcomeNoJury
+		return outcomeNoJury
 	case !isMember || accused.State != coordinator.Healthy:
-		return OutcomeGone
+		return outcomeGone
 	default:
-		return OutcomeUndecided
+		return outcomeUndecided
 	}
 }
 
@@ -144,16 +144,16 @@ func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientI
 		if x.Client != id || x.Reason != reason {
 			continue
 		}
-		why := WhyEjected
+		why := whyEjected
 		if reason != coordinator.ByAuthority {
 			why = reason.String()
 		}
 		if of != "" {
 			why += " (" + of + ")"
 		}
-		h.gone(s, id, e, StatusEjected, why)
+		h.gone(s, id, e, statusEjected, why)
 		h.member(id, s).Until = x.Until
-		h.note(e, Event{Kind: EventEjected, Subject: name(id), Detail: why, Until: x.Until}, s)
+		h.note(e, Event{Kind: eventEjected, Subject: name(id), Detail: why, Until: x.Until}, s)
 		return true
 	}
 	return false

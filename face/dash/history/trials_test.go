@@ -22,7 +22,7 @@ func TestJuries(t *testing.T) {
 		{cheat, "a jury found it guilty (wrong result)", 4},
 		{slander, "it made a false accusation (wrong result)", 4},
 	} {
-		if want.m.Status != history.StatusEjected || want.m.Why != want.why || want.m.Ejected != 1 || want.m.Until != want.until {
+		if want.m.Status != "ejected" || want.m.Why != want.why || want.m.Ejected != 1 || want.m.Until != want.until {
 			t.Errorf("want an ejection until epoch %d because %q: %+v", want.until, want.why, want.m)
 		}
 		if _, ok := entries[want.m.Entry].Action.(coordinator.Vote); !ok {
@@ -36,9 +36,9 @@ func TestJuries(t *testing.T) {
 		t.Fatalf("open %+v, over %+v", h.Open, h.Trials)
 	}
 	for _, trial := range h.Trials {
-		want, loser := history.OutcomeGuilty, cheat.ID
+		want, loser := "guilty", cheat.ID
 		if trial.Accuser == slander.ID {
-			want, loser = history.OutcomeInnocent, slander.ID
+			want, loser = "innocent", slander.ID
 		}
 		if trial.Outcome != want || trial.Ejected != loser || trial.Jury < 9 || 20*(trial.Guilty+trial.Innocent) < 11*trial.Jury {
 			t.Errorf("want %s: %+v", want, trial)
@@ -60,7 +60,7 @@ func TestJuries(t *testing.T) {
 		t.Errorf("%d votes without a juror", votes)
 	}
 	for _, e := range h.Events {
-		if e.Kind == history.EventOther {
+		if e.Kind == "other" {
 			t.Errorf("an action is not known: %+v", e)
 		}
 	}
@@ -106,7 +106,7 @@ func TestIdleJurors(t *testing.T) {
 			t.Errorf("%s lost something: %+v", id, m)
 		}
 	}
-	if outcomes[history.OutcomeUndecided] == 0 {
+	if outcomes["no decision"] == 0 {
 		t.Errorf("outcomes %v", outcomes)
 	}
 }

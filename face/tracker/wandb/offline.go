@@ -1,6 +1,7 @@
 package wandb
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -47,9 +48,7 @@ func Offline(dir string, run Run) (sink tracker.Sink, folder string, err error) 
 	if err != nil {
 		return nil, "", err
 	}
-	if run.Project == "" {
-		run.Project = "psyche"
-	}
+	run.Project = cmp.Or(run.Project, "psyche")
 	now := time.Now()
 	folder = filepath.Join(dir, "offline-run-"+now.Format("20060102_150405")+"-"+id)
 	if err := errors.Join(os.MkdirAll(filepath.Join(folder, "files"), 0o755), os.MkdirAll(filepath.Join(folder, "logs"), 0o755)); err != nil {

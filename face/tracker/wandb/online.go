@@ -2,6 +2,7 @@ package wandb
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,16 +43,12 @@ type online struct {
 
 // Online returns a sink that sends rows to the service. It sends nothing before the first row.
 func Online(s Service, run Run) (tracker.Sink, error) {
-	if s.URL == "" {
-		s.URL = "https://api.wandb.ai"
-	}
+	s.URL = cmp.Or(s.URL, "https://api.wandb.ai")
 	if u, err := url.Parse(s.URL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return nil, fmt.Errorf("address %q of Weights & Biases: want http:// or https://", s.URL)
 	}
 	s.URL = strings.TrimRight(s.URL, "/")
-	if run.Project == "" {
-		run.Project = "psyche"
-	}
+	run.Project = cmp.Or(run.Project, "psyche")
 	id, err := newID()
 	return &online{service: s, run: run, id: id, client: &http.Client{Timeout: timeout}, last: map[string]any{}, begun: time.Now()}, err
 }

@@ -445,7 +445,7 @@ func TestNoSpaceForABucket(t *testing.T) {
 	b.Prefix = at
 	free := uint64(0)
 	b.Space = func(string) diskspace.Space { return diskspace.Bytes(free) }
-	if _, err := b.Download(t.Context(), nil); !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), "but 0 B are free in "+b.CacheDir) {
+	if _, err := b.Download(t.Context(), nil); !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), b.CacheDir) {
 		t.Error(err)
 	}
 	free = 1 << 20

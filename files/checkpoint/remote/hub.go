@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// ErrNewer means that the location has a later checkpoint of the same run.
-var ErrNewer = errors.New("a later checkpoint of the run exists")
+// errNewer means that the location has a later checkpoint of the same run.
+var errNewer = errors.New("a later checkpoint of the run exists")
 
 // HubRepo is a repository of the Hugging Face Hub.
 type HubRepo struct {
@@ -21,7 +21,7 @@ type HubRepo struct {
 	Repo     string // owner/name
 	Revision string // branch, tag or commit; empty: the default branch
 	Private  bool   // create the repository as private
-	MaxBytes int64  // maximum size of a download; 0: hub.DefaultMaxBytes
+	MaxBytes int64  // maximum size of a download; 0: the limit of package hub
 	Public   bool   // Download gets only public files, including cached ones
 }
 
@@ -91,7 +91,7 @@ func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, e
 
 // Upload commits the checkpoint of a folder and returns the commit. It removes files of an earlier
 // checkpoint that this one does not have. Other files, including a model card that a person wrote,
-// stay. If the repository has a later checkpoint of the same run, Upload returns ErrNewer.
+// stay. If the repository has a later checkpoint of the same run, Upload returns errNewer.
 func (r HubRepo) Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (string, error) {
 	files, err := filesOf(dir)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r HubRepo) Upload(ctx context.Context, dir string, f checkpoint.Facts, pro
 	return commit.ID, err
 }
 
-// isNotNewer returns ErrNewer if the parent commit has a later checkpoint of the run.
+// isNotNewer returns errNewer if the parent commit has a later checkpoint of the run.
 func (r HubRepo) isNotNewer(ctx context.Context, parent string, f checkpoint.Facts) error {
 	there, err := r.facts(ctx, parent)
 	switch {
@@ -133,7 +133,7 @@ func (r HubRepo) isNotNewer(ctx context.Context, parent string, f checkpoint.Fac
 	case err != nil:
 		return err
 	case there.RunID == f.RunID && there.Step > f.Step:
-		return fmt.Errorf("%w: the location has step %d, want %d", ErrNewer, there.Step, f.Step)
+		return fmt.Errorf("%w: the location has step %d, want %d", errNewer, there.Step, f.Step)
 	}
 	return nil
 }

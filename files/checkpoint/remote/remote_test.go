@@ -113,8 +113,8 @@ func TestHubRepoKeepsNewerFilesAndUserFiles(t *testing.T) {
 	if _, err := place.Upload(t.Context(), later, laterFacts, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := place.Upload(t.Context(), earlier, earlierFacts, nil); !errors.Is(err, ErrNewer) {
-		t.Errorf("error = %v, want ErrNewer", err)
+	if _, err := place.Upload(t.Context(), earlier, earlierFacts, nil); !errors.Is(err, errNewer) {
+		t.Errorf("error = %v, want errNewer", err)
 	}
 	server.Put("org/run", map[string][]byte{"README.md": []byte("# my own")})
 	again, _, facts := save(t, parent, 30)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -250,7 +251,7 @@ func (u *Uploader) upload(ctx context.Context, j job) error {
 			u.logger.Info("uploaded the checkpoint", "step", j.facts.Step, "to", u.place, "version", version, "seconds", int(time.Since(begun).Seconds()))
 			u.told(j.facts, version)
 			return nil
-		case errors.Is(err, ErrNewer):
+		case errors.Is(err, errNewer):
 			u.logger.Info("checkpoint not uploaded", "step", j.facts.Step, "why", err)
 			return nil
 		}
@@ -290,12 +291,8 @@ func (u *Uploader) isSuperseded() bool {
 
 // isFinal reports whether a retry is pointless.
 func isFinal(err error) bool {
-	for _, final := range []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist, errOtherCheckpoint} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	final := []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist, errOtherCheckpoint}
+	return slices.ContainsFunc(final, func(target error) bool { return errors.Is(err, target) })
 }
 
 // Watch sets a function that is called after each fiftieth of an upload, from any goroutine. It

@@ -6,13 +6,14 @@
 //	hf://datasets/OWNER/NAME/PATTERN      files, folders, or a pattern of files
 //
 // The Hub's own file system (HfFileSystem) uses the same addresses. Without a pattern, the files
-// are chosen by their names, by the rules of Python's datasets: see Choose.
+// are chosen by their names, by the rules of Python's datasets: see choose.
 package hubset
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -81,7 +82,7 @@ func Download(ctx context.Context, client *hub.Client, a Address, split string, 
 
 func (a Address) choose(all []string, split string, readable func(string) bool) ([]string, error) {
 	if a.Pattern == "" {
-		return Choose(all, split, readable)
+		return choose(all, split, readable)
 	}
 	var chosen []string
 	for _, name := range all {
@@ -107,13 +108,13 @@ var splits = []struct {
 	{"test", []string{"test", "testing", "eval", "evaluation"}},
 }
 
-// Choose returns the files of a split among the paths of a repository. A file belongs to a split if
+// choose returns the files of a split among the paths of a repository. A file belongs to a split if
 // a word of its path names the split; folders take precedence over the file name. The words are
 // train, training; validation, valid, dev, val; test, testing, eval, evaluation. A file of a split
 // with another name must be named NAME-00000-of-00005.*. If no file belongs to any split, all files
-// are train. If the files are in several folders (mostly several configurations), Choose returns an
+// are train. If the files are in several folders (mostly several configurations), choose returns an
 // error that names the folders.
-func Choose(all []string, split string, readable func(name string) bool) ([]string, error) {
+func choose(all []string, split string, readable func(name string) bool) ([]string, error) {
 	of := map[string][]string{}
 	for _, name := range all {
 		if readable(name) && !hidden(name) {
@@ -127,11 +128,7 @@ func Choose(all []string, split string, readable func(name string) bool) ([]stri
 	delete(of, "")
 	chosen := of[split]
 	if len(chosen) == 0 {
-		var names []string
-		for name := range of {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names := slices.Sorted(maps.Keys(of))
 		if len(names) == 0 {
 			return nil, errors.New("no file has a supported format; name files as in hf://datasets/OWNER/NAME/data/*.txt")
 		}

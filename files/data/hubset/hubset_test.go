@@ -32,7 +32,7 @@ func TestChooseAgreesWithDatasets(t *testing.T) {
 	}
 	for _, c := range cases {
 		for _, split := range []string{"train", "validation", "test"} {
-			got, err := Choose(c.Files, split, prepare.HoldsRows)
+			got, err := choose(c.Files, split, prepare.HoldsRows)
 			if want := c.Splits[split]; !cmp.Equal(got, want) || (err != nil) != (want == nil) {
 				t.Errorf("%s of %q: %q, %v, want %q", split, c.Files, got, err, want)
 			}
@@ -46,7 +46,7 @@ func TestChooseNamesWhatThereIs(t *testing.T) {
 		"other files":  {"README.md", ".data/train.csv"},
 		"two folders":  {"large/train.csv", "small/train.csv"},
 	} {
-		_, err := Choose(files, "train", prepare.HoldsRows)
+		_, err := choose(files, "train", prepare.HoldsRows)
 		golden.Message(t, name, err)
 	}
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -26,9 +27,7 @@ func (f *Folder) resolveSize(o *Options) error {
 		}
 		file.said = f.described != nil || len(all) > 0
 		for _, says := range all {
-			if o.TokenSize == 0 {
-				o.TokenSize = says.TokenSize
-			}
+			o.TokenSize = cmp.Or(o.TokenSize, says.TokenSize)
 			if err := says.Check(file.path, file.size, o.TokenSize); err != nil {
 				return err
 			}

@@ -1,15 +1,11 @@
 package prepare
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/psyche-go/psyche/base/filestart"
-	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
 // conversations reads the conversations of one file, in order.
@@ -29,14 +25,14 @@ var errTables = errors.New("conversations must be JSON; write them as JSON lines
 // objects, or objects one after the other.
 func openConversations(path string) (r conversations, err error) {
 	format := formatByName(path)
-	if format == FormatParquet || format == FormatArrow || format == FormatCSV {
+	if format == formatParquet || format == formatArrow || format == formatCSV {
 		return nil, errTables
 	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if format == FormatJSON {
+	if format == formatJSON {
 		r, err = openObjects(file)
 	} else {
 		r, err = openLines(file, "", 0)
@@ -62,34 +58,24 @@ func (a *objects) place() string                 { return fmt.Sprintf("object %d
 
 // openObjects opens a file with an array of objects, or with objects one after the other.
 func openObjects(file *os.File) (conversations, error) {
-	from, end, err := unpack(file)
+	a, buffer, err := newObjects(file, "")
 	if err != nil {
 		return nil, err
 	}
-	limit := &capped{from: from}
-	limit.reset()
-	buffer := bufio.NewReader(pythonjson.Reader(filestart.Text(limit)))
-	a := objects{file: file, end: end, limit: limit}
-	if firstByte(buffer) != '[' {
-		a.decoder = json.NewDecoder(buffer)
-		return &objectStream{a}, nil
-	}
-	a.decoder = json.NewDecoder(buffer)
-	return &a, a.begin(0)
+	a.array = firstByte(buffer) == '['
+	return a, a.begin(0)
 }
-
-func (s *objectStream) conversation() ([]byte, error) { return s.nextObject() }
 
 // holdsConversations reports whether a file in a folder is read: JSON lines, and .json with an
 // array of objects or with several objects. A single object describes a data set, as in
 // dataset_info.json.
 func holdsConversations(path string) (bool, error) {
 	switch formatByName(path) {
-	case FormatJSONL:
+	case formatJSONL:
 		return true, nil
-	case FormatJSON:
+	case formatJSON:
 		format, err := formatOfJSON(path, false)
-		return format == FormatJSON || format == FormatJSONL, err
+		return format == formatJSON || format == formatJSONL, err
 	}
 	return false, nil
 }

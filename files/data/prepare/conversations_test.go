@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/base/golden"
 )
 
 // TestProvidedConversations reads lines that users of other programs reported.
@@ -73,9 +75,10 @@ func TestUnknownRoles(t *testing.T) {
 		}
 	}
 	_, _, err := converse(t, 64, map[string]string{"a.jsonl": `{"conversations":[{"from":"human","value":"q"},{"from":"bot","value":"a"}]}`})
-	if !errors.Is(err, errNoSamples) || !strings.Contains(err.Error(), `unknown keys: "conversations of the role bot" 1 times`) {
+	if !errors.Is(err, errNoSamples) {
 		t.Error(err)
 	}
+	golden.Message(t, "bot", err)
 }
 
 // TestFilesOfConversations checks that arrays, as in Alpaca and LlamaFactory, and objects of
@@ -93,23 +96,22 @@ func TestFilesOfConversations(t *testing.T) {
 			t.Errorf("%s: %v, %+v", name, err, made)
 		}
 	}
-	for name, test := range map[string]struct{ content, want string }{
-		"a.json":    {"[" + first + ",{]", "a.json: object 2: "},
-		"b.json":    {"[" + first + ",{}]", "b.json, object 2: want an object with exactly one of: messages"},
-		"c.json":    {"[" + first, "c.json: after object 1: the array has no end"},
-		"d.json":    {first + first[:9], "d.json: after object 1: "},
-		"e.json":    {`["a"]`, "e.json, object 1: want an object"},
-		"f.parquet": {"PAR1", "conversations must be JSON"},
-		"g.csv":     {"messages\n[]\n", "conversations must be JSON"},
-		"h.arrow":   {"ARROW1", "conversations must be JSON"},
-		"i.jsonl":   {packGzip(t, first), "file is compressed with gzip"},
-		"j.json":    {utf16LE("[" + first + "]"), "UTF-16"},
-		"k.jsonl":   {first + "\r" + second, "k.jsonl, line 1: "},
-		"l.jsonl":   {"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"},
+	for name, content := range map[string]string{
+		"a.json":    "[" + first + ",{]",
+		"b.json":    "[" + first + ",{}]",
+		"c.json":    "[" + first,
+		"d.json":    first + first[:9],
+		"e.json":    `["a"]`,
+		"f.parquet": "PAR1",
+		"g.csv":     "messages\n[]\n",
+		"h.arrow":   "ARROW1",
+		"i.jsonl":   packGzip(t, first),
+		"j.json":    utf16LE("[" + first + "]"),
+		"k.jsonl":   first + "\r" + second,
+		"l.jsonl":   "version https://git-lfs.github.com/spec/v1\n",
 	} {
-		if _, _, err := converse(t, 64, map[string]string{name: test.content}); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %s", name, err, test.want)
-		}
+		_, _, err := converse(t, 64, map[string]string{name: content})
+		golden.Message(t, name, err)
 	}
 }
 
@@ -123,7 +125,7 @@ func TestDamagedCharacters(t *testing.T) {
 		"within tools":         `{"tools":"[{\"name\":\"\\ud800\"}]","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`,
 		"within function_call": `{"conversations":[{"from":"human","value":"q"},{"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{\"x\":\"\\ud800\"}}"}]}`,
 	} {
-		if _, _, err := converse(t, 64, map[string]string{"a.jsonl": line}); !errors.Is(err, errCharacters) || !strings.Contains(err.Error(), "a.jsonl, line 1") {
+		if _, _, err := converse(t, 64, map[string]string{"a.jsonl": line}); !errors.Is(err, errCharacters) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -21,9 +21,9 @@ type Quotes string
 
 // Meanings of quotes.
 const (
-	QuotesAuto   Quotes = "auto"   // QuotesNone in *.tsv, else QuotesDouble
-	QuotesDouble Quotes = "double" // around a value, as in RFC 4180
-	QuotesNone   Quotes = "none"   // part of the value
+	quotesAuto   Quotes = "auto"   // quotesNone in *.tsv, else quotesDouble
+	quotesDouble Quotes = "double" // around a value, as in RFC 4180
+	quotesNone   Quotes = "none"   // part of the value
 )
 
 // records is a file of comma-separated values, or of tab-separated values (.tsv), whose first line
@@ -86,7 +86,7 @@ func newRecordReader(from *bufio.Reader, name string, quotes Quotes) recordReade
 	if tabs {
 		comma = '\t'
 	}
-	if quotes == QuotesNone || quotes != QuotesDouble && tabs {
+	if quotes == quotesNone || quotes != quotesDouble && tabs {
 		return &plainRecords{lines: &lines{buffer: from}, comma: string(comma)}
 	}
 	reader := csv.NewReader(&quotedReturns{from: from})

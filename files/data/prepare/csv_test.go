@@ -63,7 +63,7 @@ func TestCSVAgreesWithDatasets(t *testing.T) {
 // cellsOf returns the values of the column "text".
 func cellsOf(t *testing.T, path string) (texts []string) {
 	t.Helper()
-	r, err := Options{Field: "text", Quotes: QuotesDouble}.open(t.Context(), source{path: path, format: FormatCSV}, 0)
+	r, err := Options{Field: "text", Quotes: quotesDouble}.open(t.Context(), source{path: path, format: formatCSV}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,47 +63,51 @@ func TestOtherEncodings(t *testing.T) {
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 	zip := "PK\x03\x04" + strings.Repeat("\x00", 40)
 	for _, test := range []struct{ name, content, want string }{
-		{"a.csv", utf16LE(csv), "without a byte order mark: file is UTF-16; convert it"},
-		{"a.tsv", utf16BE(csv), "without a byte order mark: file is UTF-16; convert it"},
-		{"a.jsonl", utf16LE(lines), "without a byte order mark: file is UTF-16; convert it"},
-		{"a.json", utf16BE("[" + lines + "]"), "without a byte order mark: file is UTF-16; convert it"},
-		{"a.txt", utf16LE(text), "without a byte order mark: file is UTF-16; convert it"},
-		{"a.txt", utf16BE("\ufeff"+text) + "x", "UTF-16 is damaged"},
-		{"a.csv", "\xff\xfe\x00\x00t\x00\x00\x00", "file is UTF-32; convert it"},
-		{"a.txt", "\xff\xfe\x00\x00t\x00\x00\x00", "file is UTF-32; convert it"},
-		{"a.txt", pointer, "Git LFS pointer instead of the file"},
-		{"a.md", pointer, "Git LFS pointer instead of the file"},
-		{"a.jsonl", pointer, "Git LFS pointer instead of the file"},
-		{"a.json", pointer, "Git LFS pointer instead of the file"},
-		{"a.csv", pointer, "Git LFS pointer instead of the file"},
-		{"a.parquet", pointer, "Git LFS pointer instead of the file"},
-		{"a.arrow", pointer, "Git LFS pointer instead of the file"},
-		{"a.feather", pointer, "Git LFS pointer instead of the file"},
-		{"a.jsonl", packGzip(t, lines), "file is compressed with gzip (.gz): unpack it"},
-		{"a.jsonl.gzip", packGzip(t, lines), "file is compressed with gzip (.gz): unpack it"},
-		{"a.csv", zip, "file is compressed with zip (.zip, .xlsx): unpack it"},
-		{"a.xlsx", zip, "file is compressed with zip (.zip, .xlsx): unpack it"},
-		{"a.jsonl.zip", zip, "file is compressed with zip (.zip, .xlsx): unpack it"},
-		{"a.txt.xz", "\xfd7zXZ\x00\x00\x04", "file is compressed with xz (.xz): unpack it"},
-		{"a.csv", "text,label\ralpha,1\rbeta,2\r", "lines end in CR without LF"},
-		{"a.tsv", "text\tlabel\ralpha\t1\r", "lines end in CR without LF"},
-		{"a.csv", "\"text\",\"label\"\r\"alpha\",1\r", "lines end in CR without LF"},
-		{"a.jsonl", "{\"text\":\"a\"}\r{\"text\":\"b\"}\r", "lines end in CR without LF"},
 		{"a.csv", "\ufefftext\na\n", "a|"},
 		{"a.tsv", "\ufefftext\na\n", "a|"},
 		{"a.jsonl", "\ufeff" + lines, "alpha|"},
 		{"a.json", "\ufeff[" + lines + "]", "alpha|"},
-		{"a.csv", "text,id\nb\xe9ta,1\n", "record 1 is not UTF-8"},
-		{"a.jsonl", "{\"text\":\"b\xe9ta\"}", "line 1: not UTF-8"},
-		{"a.txt", "b\xe9ta", "not UTF-8 text"},
 	} {
 		try(t, test.name, test.content, test.want, func(*Options) {})
+	}
+	for message, test := range map[string]struct{ name, content string }{
+		"UTF-16, CSV":          {"a.csv", utf16LE(csv)},
+		"UTF-16, TSV":          {"a.tsv", utf16BE(csv)},
+		"UTF-16, JSON lines":   {"a.jsonl", utf16LE(lines)},
+		"UTF-16, JSON":         {"a.json", utf16BE("[" + lines + "]")},
+		"UTF-16, text":         {"a.txt", utf16LE(text)},
+		"UTF-16 of odd length": {"a.txt", utf16BE("\ufeff"+text) + "x"},
+		"UTF-32, CSV":          {"a.csv", "\xff\xfe\x00\x00t\x00\x00\x00"},
+		"UTF-32, text":         {"a.txt", "\xff\xfe\x00\x00t\x00\x00\x00"},
+		"pointer, text":        {"a.txt", pointer},
+		"pointer, Markdown":    {"a.md", pointer},
+		"pointer, JSON lines":  {"a.jsonl", pointer},
+		"pointer, JSON":        {"a.json", pointer},
+		"pointer, CSV":         {"a.csv", pointer},
+		"pointer, Parquet":     {"a.parquet", pointer},
+		"pointer, Arrow":       {"a.arrow", pointer},
+		"pointer, Feather":     {"a.feather", pointer},
+		"gzip, JSON lines":     {"a.jsonl", packGzip(t, lines)},
+		"gzip, .gzip":          {"a.jsonl.gzip", packGzip(t, lines)},
+		"zip, CSV":             {"a.csv", zip},
+		"zip, .xlsx":           {"a.xlsx", zip},
+		"zip, .zip":            {"a.jsonl.zip", zip},
+		"xz":                   {"a.txt.xz", "\xfd7zXZ\x00\x00\x04"},
+		"CR, CSV":              {"a.csv", "text,label\ralpha,1\rbeta,2\r"},
+		"CR, TSV":              {"a.tsv", "text\tlabel\ralpha\t1\r"},
+		"CR, quoted CSV":       {"a.csv", "\"text\",\"label\"\r\"alpha\",1\r"},
+		"CR, JSON lines":       {"a.jsonl", "{\"text\":\"a\"}\r{\"text\":\"b\"}\r"},
+		"Latin-1, CSV":         {"a.csv", "text,id\nb\xe9ta,1\n"},
+		"Latin-1, JSON lines":  {"a.jsonl", "{\"text\":\"b\xe9ta\"}"},
+		"Latin-1, text":        {"a.txt", "b\xe9ta"},
+	} {
+		refused(t, message, test.name, test.content, func(*Options) {})
 	}
 	provided, err := os.ReadFile(filepath.Join("testdata", "outside", "lines-end-in-cr.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	try(t, "a.csv", string(provided), "lines end in CR without LF", func(*Options) {})
+	refused(t, "CR, provided file", "a.csv", string(provided), func(*Options) {})
 }
 
 // TestSkippedFilesAreNamed checks that the first file of a folder that is not text is named with

@@ -57,11 +57,11 @@ func (o Options) newEstimate(sources []source) *estimate {
 		next := stretch{source: s, packed: slices.Contains(compressions, path.Ext(strings.ToLower(s.path))), bytes: s.size, ratio: -1}
 		switch {
 		case s.size < leastEstimated:
-		case s.format == FormatParquet:
+		case s.format == formatParquet:
 			for _, group := range o.rowGroups(s) {
 				e.add(group)
 			}
-		case s.format == FormatText && (next.packed || beginsAsText(s.path)), s.format == FormatJSONL:
+		case s.format == formatText && (next.packed || beginsAsText(s.path)), s.format == formatJSONL:
 			e.add(next)
 		}
 	}
@@ -137,16 +137,16 @@ func (e *estimate) ratio(ctx context.Context, s *stretch, at int64) float64 {
 	low := 0.5
 	switch {
 	case s.ratio >= 0:
-	case s.format == FormatParquet:
+	case s.format == formatParquet:
 		s.ratio = low * e.o.ratioOfRows(ctx, *s)
 	case s.packed:
 		s.ratio = low * e.o.ratioIn(*s, 0)
 	default:
-		if e.exact && s.format == FormatText {
+		if e.exact && s.format == formatText {
 			low = 1
 		}
 		ratio := e.o.ratioIn(*s, max(0, min(at-sampleSize/2, s.size-sampleSize)))
-		s.binary = s.binary || s.format == FormatText && (ratio == 0 || e.o.ratioIn(*s, s.size-startEstimated) == 0)
+		s.binary = s.binary || s.format == formatText && (ratio == 0 || e.o.ratioIn(*s, s.size-startEstimated) == 0)
 		return low * ratio
 	}
 	return s.ratio
@@ -159,7 +159,7 @@ func (o Options) ratioIn(s stretch, at int64) float64 {
 		return 0
 	}
 	tokens := 0
-	if s.format == FormatText {
+	if s.format == formatText {
 		tokens = o.count(sample{text: wholeText(content, at > 0)})
 	} else {
 		for _, line := range wholeLines(content, at > 0) {

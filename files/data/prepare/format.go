@@ -21,8 +21,8 @@ var compressions = []string{".gz", ".zst", ".lz4", ".br"}
 
 // tables are the endings of files that hold several texts.
 var tables = map[string]Format{
-	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSON, ".csv": FormatCSV, ".tsv": FormatCSV, ".parquet": FormatParquet,
-	".pq": FormatParquet, ".parq": FormatParquet, ".arrow": FormatArrow, ".arrows": FormatArrow, ".feather": FormatArrow, ".ipc": FormatArrow,
+	".jsonl": formatJSONL, ".ndjson": formatJSONL, ".json": formatJSON, ".csv": formatCSV, ".tsv": formatCSV, ".parquet": formatParquet,
+	".pq": formatParquet, ".parq": formatParquet, ".arrow": formatArrow, ".arrows": formatArrow, ".feather": formatArrow, ".ipc": formatArrow,
 }
 
 // HoldsRows reports whether a file holds several texts, by the ending of its name.
@@ -46,7 +46,7 @@ var unread = map[string]string{
 
 // formatOf returns the format of a file by its name and, for JSON, by its start.
 func (o Options) formatOf(file, name string) (Format, error) {
-	if o.Format != FormatAuto {
+	if o.Format != formatAuto {
 		return o.Format, nil
 	}
 	name = strings.ToLower(name)
@@ -56,7 +56,7 @@ func (o Options) formatOf(file, name string) (Format, error) {
 		if _, table := tables[path.Ext(inner)]; table {
 			return "", fmt.Errorf("read text %s: %s, or exclude it with --include", file, why)
 		}
-		return FormatText, nil
+		return formatText, nil
 	}
 	packed := ""
 	for _, compression := range compressions {
@@ -67,9 +67,9 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	switch format := tables[ending]; {
 	case format == "":
 		return formatByContent(file)
-	case (format == FormatParquet || format == FormatArrow) && packed != "":
+	case (format == formatParquet || format == formatArrow) && packed != "":
 		return "", fmt.Errorf("read text %s: a compressed Parquet or Arrow file is not supported; unpack it, or exclude it with --include", file)
-	case format != FormatJSON:
+	case format != formatJSON:
 		return format, nil
 	}
 	format, err := formatOfJSON(file, o.fieldGiven)
@@ -79,9 +79,9 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	return format, nil
 }
 
-// formatByContent returns FormatParquet or FormatArrow for a file with the start and the end of
+// formatByContent returns formatParquet or formatArrow for a file with the start and the end of
 // this format, whatever its name is, such as pandas' data.parquet.gzip. Otherwise it returns
-// FormatText.
+// formatText.
 func formatByContent(name string) (Format, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -94,7 +94,7 @@ func formatByContent(name string) (Format, error) {
 	}
 	var start, end [6]byte
 	if info.Size() < 12 {
-		return FormatText, nil
+		return formatText, nil
 	}
 	_, startErr := file.ReadAt(start[:], 0)
 	_, endErr := file.ReadAt(end[:], info.Size()-int64(len(end)))
@@ -102,30 +102,30 @@ func formatByContent(name string) (Format, error) {
 	case err != nil:
 		return "", fmt.Errorf("read text %s: %w", name, err)
 	case string(start[:4]) == "PAR1" && string(end[2:]) == "PAR1":
-		return FormatParquet, nil
+		return formatParquet, nil
 	case string(start[:]) == "ARROW1" && string(end[:]) == "ARROW1",
 		string(start[:4]) == "\xff\xff\xff\xff" && string(end[2:]) == "\x00\x00\x00\x00": // a stream ends with an empty message
-		return FormatArrow, nil
+		return formatArrow, nil
 	}
-	return FormatText, nil
+	return formatText, nil
 }
 
-// formatOfJSON returns FormatJSON for an array of objects, FormatJSONL for objects with one line
-// each, and FormatJSON for other sequences of objects. Other text is FormatText, because a single
+// formatOfJSON returns formatJSON for an array of objects, formatJSONL for objects with one line
+// each, and formatJSON for other sequences of objects. Other text is formatText, because a single
 // object may be a setting or a part of a program. But if the user named a field, other text is
-// FormatJSON: reading it fails unless it is an object with this field.
+// formatJSON: reading it fails unless it is an object with this field.
 func formatOfJSON(name string, fieldGiven bool) (Format, error) {
-	other := FormatText
+	other := formatText
 	if fieldGiven {
-		other = FormatJSON
+		other = formatJSON
 	}
 	switch found, err := lookAtJSON(name); {
 	case err != nil:
 		return "", err
 	case found.array || found.several && found.lines:
-		return FormatJSON, nil
+		return formatJSON, nil
 	case found.several:
-		return FormatJSONL, nil
+		return formatJSONL, nil
 	}
 	return other, nil
 }
@@ -150,14 +150,12 @@ func lookAtJSON(name string) (found jsonContent, err error) {
 	}
 	defer unpacked()
 	buffer := bufio.NewReader(filestart.Text(io.LimitReader(from, maxDocument)))
-	switch nextByte(buffer) {
+	switch firstByte(buffer) {
 	case '[':
-		found.array = nextByte(buffer) == '{'
+		_, _ = buffer.Discard(1)
+		found.array = firstByte(buffer) == '{'
 		return found, nil
 	case '{':
-		if err := buffer.UnreadByte(); err != nil {
-			return found, err
-		}
 	default:
 		return found, nil
 	}
@@ -173,17 +171,4 @@ func lookAtJSON(name string) (found jsonContent, err error) {
 	}
 	found.several = true
 	return found, nil
-}
-
-// nextByte returns the next byte that is not white space, or 0 at the end.
-func nextByte(from *bufio.Reader) byte {
-	for {
-		b, err := from.ReadByte()
-		switch {
-		case err != nil:
-			return 0
-		case !strings.ContainsRune(" \t\r\n", rune(b)):
-			return b
-		}
-	}
 }

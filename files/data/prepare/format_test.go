@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 )
 
 func packGzip(t *testing.T, text string) string {
@@ -118,45 +119,43 @@ func TestOneObjectIsOneText(t *testing.T) {
 }
 
 func TestContainersThatAreRefused(t *testing.T) {
-	for name, test := range map[string]struct{ file, want string }{
-		"data-00000-of-00001.arrow": {"ARROW1\x00\x00", "truncated before the schema"},
-		"a.feather":                 {"FEA1", "Feather version 1"},
-		"a.jsonl.xz":                {"\xfd7zXZ", "xz is not supported; unpack"},
-		"a.csv.bz2":                 {"BZh", "bzip2 is not supported; unpack"},
-		"a.parquet.gz":              {"", "a compressed Parquet or Arrow file"},
-		"cut.txt.gz":                {packGzip(t, strings.Repeat("a", 9999))[:20], "unexpected EOF"},
-		"broken.txt.lz4":            {"no LZ4 at all", "lz4"},
-		"broken.json.gz":            {"no gzip, and long enough for a header", "gzip: invalid header"},
-		"broken.jsonl.zst":          {"no zstd, and long enough for a header", "magic number mismatch"},
-		"cut.jsonl.gz":              {packGzip(t, strings.Repeat("{\"text\": \"a\"}\n", 99))[:40], "get the file again"},
-		"cut.csv.zst":               {packZstd(t, "text\n"+strings.Repeat("a\nb\n", 99))[:20], "unexpected EOF"},
-		"a.csv":                     {"id,content\n1,a\n", `no column "text" in the first line; name the text column with --field`},
-		"semicolons.csv":            {"id;text\n1;a\n", `(it has "id;text")`},
-		"tabs.csv":                  {"id\ttext\n1\ta\n", "rename it to .tsv"},
-		"columns.csv":               {" text ,Text\na,b\n", `--field (it has " text ", "Text")`},
-		"keys.jsonl":                {`{"i":1,"h":1,"g":1,"f":1,"e":1,"d":1,"c":1,"b":1,"a":1}`, `(it has "a", "b", "c", "d", "e", "f", "g", "h", 1 more)`},
-		"list.jsonl":                {`[{"text":"a"}]`, "not a JSON object: its type is array"},
-		"kind.jsonl":                {`{"text":true}`, `key "text" is not a string: its type is bool`},
-		"empty.csv":                 {"", "the first line of a CSV file must name the columns"},
-		"ragged.csv":                {"id,text\n1,a\n2\n", "after record 1: record on line 3: wrong number of fields"},
-		"quote.csv":                 {"text\n\"a\n", "extraneous or missing"},
-		"latin.csv":                 {"text\n\xe9\n", "record 1 is not UTF-8"},
-		"field.json":                {`[{"a": 1}]`, `object 1: no key "text"; name the text's key`},
-		"number.json":               {`[{"text": "a"}, {"text": 1}]`, `object 2: key "text" is not a string`},
-		"half.json":                 {`[{"text": "a"}, `, "after object 1: the array has no end; get the file again if it is truncated"},
-		"more.json":                 {`[{"text": "a"}] x`, "after object 1: unexpected data after the array"},
-		"other.json":                {`[{"text": "a"}, 1]`, "object 2: not a JSON object"},
-		"surrogate.json":            {`[{"text": "\ud83d"}]`, "object 1"},
-		"latin.json":                {"[{\"text\": \"\xe9\"}]", "object 1: not UTF-8"},
+	for name, file := range map[string]string{
+		"data-00000-of-00001.arrow": "ARROW1\x00\x00",
+		"a.feather":                 "FEA1",
+		"a.jsonl.xz":                "\xfd7zXZ",
+		"a.csv.bz2":                 "BZh",
+		"a.parquet.gz":              "",
+		"cut.txt.gz":                packGzip(t, strings.Repeat("a", 9999))[:20],
+		"broken.txt.lz4":            "no LZ4 at all",
+		"broken.json.gz":            "no gzip, and long enough for a header",
+		"broken.jsonl.zst":          "no zstd, and long enough for a header",
+		"cut.jsonl.gz":              packGzip(t, strings.Repeat("{\"text\": \"a\"}\n", 99))[:40],
+		"cut.csv.zst":               packZstd(t, "text\n"+strings.Repeat("a\nb\n", 99))[:20],
+		"a.csv":                     "id,content\n1,a\n",
+		"semicolons.csv":            "id;text\n1;a\n",
+		"tabs.csv":                  "id\ttext\n1\ta\n",
+		"columns.csv":               " text ,Text\na,b\n",
+		"keys.jsonl":                `{"i":1,"h":1,"g":1,"f":1,"e":1,"d":1,"c":1,"b":1,"a":1}`,
+		"list.jsonl":                `[{"text":"a"}]`,
+		"kind.jsonl":                `{"text":true}`,
+		"empty.csv":                 "",
+		"ragged.csv":                "id,text\n1,a\n2\n",
+		"quote.csv":                 "text\n\"a\n",
+		"latin.csv":                 "text\n\xe9\n",
+		"field.json":                `[{"a": 1}]`,
+		"number.json":               `[{"text": "a"}, {"text": 1}]`,
+		"half.json":                 `[{"text": "a"}, `,
+		"more.json":                 `[{"text": "a"}] x`,
+		"other.json":                `[{"text": "a"}, 1]`,
+		"surrogate.json":            `[{"text": "\ud83d"}]`,
+		"latin.json":                "[{\"text\": \"\xe9\"}]",
 	} {
 		dir := t.TempDir()
-		tree(t, dir, map[string]string{name: test.file})
+		tree(t, dir, map[string]string{name: file})
 		o := options(dir)
 		o.Output = t.TempDir()
 		_, err := Run(context.Background(), o)
-		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), filepath.Join(dir, name)) {
-			t.Errorf("%s: got %v, want %q", name, err, test.want)
-		}
+		golden.Message(t, name, err)
 	}
 }
 
@@ -208,9 +207,7 @@ func TestLongTextsAreRefused(t *testing.T) {
 	buffer := make([]byte, 1<<20)
 	for read := 0; ; read++ {
 		if _, err := c.Read(buffer); err != nil {
-			if !strings.Contains(err.Error(), "split it") {
-				t.Error(err)
-			}
+			golden.Message(t, "endless", err)
 			return
 		}
 		if read > maxDocument>>20+2 {
@@ -236,12 +233,12 @@ func FuzzContainer(f *testing.F) {
 		if err := os.WriteFile(path, file, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Format: FormatAuto}
+		o := Options{Format: formatAuto}
 		format, err := o.formatOf(path, path)
 		if err != nil {
 			return
 		}
-		r, err := Options{Field: DefaultField}.open(t.Context(), source{path: path, format: format}, 0)
+		r, err := Options{Field: defaultField}.open(t.Context(), source{path: path, format: format}, 0)
 		if err != nil {
 			return
 		}

@@ -11,7 +11,7 @@ import (
 // is its path in its folder. For one of several texts of a file, the text's number follows the
 // path.
 func (s source) textKey(number int64) string {
-	if s.format == FormatText {
+	if s.format == formatText {
 		return s.inside
 	}
 	return fmt.Sprintf("%s#%d", s.inside, number)
@@ -22,7 +22,7 @@ func (o Options) holdsOut(s source, number int64) bool {
 	if s.heldOut || s.sole > 0 {
 		return s.heldOut || s.sole == number
 	}
-	return s.format != FormatText && o.HeldOutFraction > 0 && o.isHeldOut(s.textKey(number))
+	return s.format != formatText && o.HeldOutFraction > 0 && o.isHeldOut(s.textKey(number))
 }
 
 // drawOne ensures that a share above 0 holds out at least one text. If the lots select none of at
@@ -79,7 +79,7 @@ func (o Options) drawFrom(ctx context.Context, s source, index int, d *draw) (fo
 		if o.holdsOut(s, number) {
 			return true, nil
 		}
-		if s.format == FormatText && !s.inFolder {
+		if s.format == formatText && !s.inFolder {
 			continue
 		}
 		if at := lot(s.textKey(number)); d.index < 0 || at < d.lot {

@@ -89,7 +89,7 @@ func openJournal(dir, fingerprint string, force bool) (*journal, entry, error) {
 		return nil, entry{}, fmt.Errorf("prepare data: %w", err)
 	}
 	last, end, err := readJournal(file, fingerprint)
-	if errors.Is(err, ErrUnfinished) && force {
+	if errors.Is(err, errUnfinished) && force {
 		last, end, err = entry{}, 0, nil
 	}
 	if err == nil {
@@ -114,7 +114,7 @@ func readJournal(file *os.File, fingerprint string) (last entry, end int64, err 
 		return entry{}, 0, err
 	}
 	if info.Size() > maxJournal {
-		return entry{}, 0, fmt.Errorf("%w: the journal is too large, %d bytes", ErrUnfinished, info.Size())
+		return entry{}, 0, fmt.Errorf("%w: the journal is too large, %d bytes", errUnfinished, info.Size())
 	}
 	buffer := bufio.NewReader(file)
 	for {
@@ -127,7 +127,7 @@ func readJournal(file *os.File, fingerprint string) (last entry, end int64, err 
 		if end == 0 {
 			var header journalHeader
 			if err := decoder.Decode(&header); err != nil || header.Version != 1 || header.Fingerprint != fingerprint {
-				return entry{}, 0, fmt.Errorf("%w: an unfinished run used other files, another tokenizer or other options; repeat the same command, or start again with --force", ErrUnfinished)
+				return entry{}, 0, fmt.Errorf("%w: an unfinished run used other files, another tokenizer or other options; repeat the same command, or start again with --force", errUnfinished)
 			}
 		} else {
 			var next entry
@@ -158,7 +158,7 @@ func (o Options) workFolder() (dir string, cleanUp func(keep, failed bool) error
 	dir = filepath.Join(o.Output, workName)
 	folder, err := filelock.OpenFolder(dir, 0o755)
 	if errors.Is(err, filelock.ErrHeld) {
-		return "", nil, fmt.Errorf("%w: %s; wait for it, or choose another folder", ErrBusy, o.Output)
+		return "", nil, fmt.Errorf("%w: %s; wait for it, or choose another folder", errBusy, o.Output)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("make output folder: %w", err)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/base/golden"
 )
 
 // TestKeysOfConversations checks, for each layout, that the keys that change a conversation are
@@ -102,44 +104,42 @@ func TestUnreadKeysAreBounded(t *testing.T) {
 }
 
 func TestConversationsThatAreRefused(t *testing.T) {
-	for want, line := range map[string]string{
-		"message 1: weight is 0.5, want true or 1 to learn the message, or false or 0": `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","weight":0.5}]}`,
-		`message 0: train is "no", want true or 1 to learn the message, or false or 0`: `{"messages":[{"role":"assistant","content":"a","train":"no"}]}`,
-		`message 0: mask is "1", want false or 0 to learn the message, or true or 1`:   `{"messages":[{"role":"assistant","content":"a","mask":"1"}]}`,
-		`message 1: weight is "0", want true or 1`:                                     `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","weight":"0"}]}`,
-		`message 0: weight is 2, want true or 1`:                                       `{"messages":[{"role":"assistant","content":"a","weight":2}]}`,
-		`message 0: weight is -1, want true or 1`:                                      `{"messages":[{"role":"assistant","content":"a","weight":-1}]}`,
-		`message 0: loss_mask is [0,1], want true or 1`:                                `{"messages":[{"role":"assistant","content":"a","loss_mask":[0,1]}]}`,
-		`message 0: train is {}, want true or 1`:                                       `{"messages":[{"role":"assistant","content":"a","train":{}}]}`,
-		`history: want a list of pairs of texts: item 0 is not`:                        `{"instruction":"do","output":"x","history":[["a"]]}`,
-		`history: want a list of pairs of texts: item 1 is not`:                        `{"instruction":"do","output":"x","history":[["a","b"],["c",null]]}`,
-		`history: want a list of pairs of texts: item 0 is not a pair`:                 `{"instruction":"do","output":"x","history":[["a","b","c"]]}`,
-		"message 0: weight and train contradict each other":                            `{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}`,
-		"the key system and the first message (role system) differ":                    `{"system":"x","messages":[{"role":"system","content":"y"},{"role":"assistant","content":"a"}]}`,
-		"system is 5, want a text":                                                     `{"system":5,"messages":[{"role":"assistant","content":"a"}]}`,
-		"mask is true, want a role name":                                               `{"mask":true,"messages":[{"role":"assistant","content":"a"}]}`,
-		"message 0: both role and from are set":                                        `{"messages":[{"role":"user","from":"human","content":"a"}]}`,
-		"output is missing, want a text":                                               `{"instruction":"do"}`,
-		"history: want a list of pairs of texts":                                       `{"instruction":"do","output":"x","history":"h"}`,
-		`message 0: name is 5, want a text or null`:                                    `{"messages":[{"role":"user","content":"a","name":5}]}`,
-		`tools is "nothing", want a list`:                                              `{"tools":"nothing","messages":[{"role":"assistant","content":"a"}]}`,
-		`message 0: function_call is "f()", want JSON with name and arguments`:         `{"conversations":[{"from":"function_call","value":"f()"}]}`,
-		"want an object with exactly one of: messages (role, content), conversations (from, value), or instruction and output": `[]`,
+	for name, line := range map[string]string{
+		"weight 0.5":             `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","weight":0.5}]}`,
+		"train no":               `{"messages":[{"role":"assistant","content":"a","train":"no"}]}`,
+		"mask 1 as text":         `{"messages":[{"role":"assistant","content":"a","mask":"1"}]}`,
+		"weight 0 as text":       `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","weight":"0"}]}`,
+		"weight 2":               `{"messages":[{"role":"assistant","content":"a","weight":2}]}`,
+		"weight -1":              `{"messages":[{"role":"assistant","content":"a","weight":-1}]}`,
+		"list as loss_mask":      `{"messages":[{"role":"assistant","content":"a","loss_mask":[0,1]}]}`,
+		"object as train":        `{"messages":[{"role":"assistant","content":"a","train":{}}]}`,
+		"history of one text":    `{"instruction":"do","output":"x","history":[["a"]]}`,
+		"history with null":      `{"instruction":"do","output":"x","history":[["a","b"],["c",null]]}`,
+		"history of three texts": `{"instruction":"do","output":"x","history":[["a","b","c"]]}`,
+		"contradiction":          `{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}`,
+		"two system texts":       `{"system":"x","messages":[{"role":"system","content":"y"},{"role":"assistant","content":"a"}]}`,
+		"system 5":               `{"system":5,"messages":[{"role":"assistant","content":"a"}]}`,
+		"mask without a role":    `{"mask":true,"messages":[{"role":"assistant","content":"a"}]}`,
+		"role and from":          `{"messages":[{"role":"user","from":"human","content":"a"}]}`,
+		"no output":              `{"instruction":"do"}`,
+		"text as history":        `{"instruction":"do","output":"x","history":"h"}`,
+		"name 5":                 `{"messages":[{"role":"user","content":"a","name":5}]}`,
+		"text as tools":          `{"tools":"nothing","messages":[{"role":"assistant","content":"a"}]}`,
+		"text as function_call":  `{"conversations":[{"from":"function_call","value":"f()"}]}`,
+		"list":                   `[]`,
 	} {
-		if _, _, err := converse(t, 64, map[string]string{"a.jsonl": line}); err == nil || !strings.Contains(err.Error(), "a.jsonl, line 1: "+want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		_, _, err := converse(t, 64, map[string]string{"a.jsonl": line})
+		golden.Message(t, name, err)
 	}
-	for want, line := range map[string]string{
-		`unknown key "id"; remove it, or omit --strict`:                             `{"id":1,"messages":[{"role":"assistant","content":"a"}]}`,
-		`mask is "nobody", but no message has this role, so nothing is masked`:      `{"mask":"nobody","messages":[{"role":"assistant","content":"a"}]}`,
-		`message 0: unknown key "messages.reasoning"`:                               `{"messages":[{"role":"assistant","content":"a","reasoning":"b"}]}`,
-		`message 0: unknown key "conversations.weight of the role user"; remove it`: `{"conversations":[{"from":"human","value":"a","weight":1}]}`,
+	for name, line := range map[string]string{
+		"unknown key":              `{"id":1,"messages":[{"role":"assistant","content":"a"}]}`,
+		"unknown role in mask":     `{"mask":"nobody","messages":[{"role":"assistant","content":"a"}]}`,
+		"unknown key of a message": `{"messages":[{"role":"assistant","content":"a","reasoning":"b"}]}`,
+		"unknown key of a role":    `{"conversations":[{"from":"human","value":"a","weight":1}]}`,
 	} {
 		read := talks{strict: true, unread: Unread{}}
-		if _, err := read.conversation([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		_, err := read.conversation([]byte(line))
+		golden.Message(t, name, err)
 	}
 }
 

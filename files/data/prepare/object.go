@@ -95,7 +95,7 @@ func (o Options) checkField(sources []source) error {
 		return nil
 	}
 	for _, s := range sources {
-		if s.format != FormatText {
+		if s.format != formatText {
 			return nil
 		}
 	}

@@ -13,14 +13,28 @@ import (
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
-// objects is a file with an array of JSON objects.
+// objects is a file with several JSON objects.
 type objects struct {
 	file    *os.File
 	end     func()
 	limit   *capped
 	decoder *json.Decoder
+	array   bool // the objects are the elements of an array, not one after the other
 	field   string
 	read    int64 // objects
+}
+
+// newObjects returns the objects of a file, and the reader of their text. The caller sets array and
+// calls begin.
+func newObjects(file *os.File, field string) (*objects, *bufio.Reader, error) {
+	from, end, err := unpack(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	limit := &capped{from: from}
+	limit.reset()
+	buffer := bufio.NewReader(pythonjson.Reader(filestart.Text(limit)))
+	return &objects{file: file, end: end, limit: limit, decoder: json.NewDecoder(buffer), field: field}, buffer, nil
 }
 
 // openJSON opens a file with an array of JSON objects, with a sequence of objects, or with one
@@ -30,21 +44,15 @@ func openJSON(file *os.File, field string, position int64) (reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found.several {
-		return openStream(file, field, position)
-	}
-	from, end, err := unpack(file)
+	a, buffer, err := newObjects(file, field)
 	if err != nil {
 		return nil, err
 	}
-	limit := &capped{from: from}
-	limit.reset()
-	buffer := bufio.NewReader(pythonjson.Reader(filestart.Text(limit)))
-	if firstByte(buffer) == '{' {
-		defer end()
+	if !found.several && firstByte(buffer) == '{' {
+		defer a.end()
 		return openObject(buffer, file, field, position)
 	}
-	a := &objects{file: file, end: end, limit: limit, field: field, decoder: json.NewDecoder(buffer)}
+	a.array = !found.several
 	return a, a.begin(position)
 }
 
@@ -63,11 +71,13 @@ func firstByte(from *bufio.Reader) byte {
 	}
 }
 
-// begin reads the start of the array, and the objects before position.
+// begin reads the start of an array, and the objects before position.
 func (a *objects) begin(position int64) error {
-	if start, err := a.decoder.Token(); err != nil || start != json.Delim('[') {
-		a.end()
-		return fmt.Errorf("want an array of JSON objects, or one object: %w", errors.Join(err, errNotObjects))
+	if a.array {
+		if start, err := a.decoder.Token(); err != nil || start != json.Delim('[') {
+			a.end()
+			return fmt.Errorf("want an array of JSON objects, or one object: %w", errors.Join(err, errNotObjects))
+		}
 	}
 	for a.read < position {
 		if _, err := a.nextObject(); err != nil {
@@ -87,10 +97,10 @@ func (a *objects) Close() error {
 	return a.file.Close()
 }
 
-// nextObject returns the next value of the array, or io.EOF after the last value.
+// nextObject returns the next object, or io.EOF after the last object.
 func (a *objects) nextObject() (json.RawMessage, error) {
 	a.limit.reset()
-	if !a.decoder.More() {
+	if a.array && !a.decoder.More() {
 		if end, err := a.decoder.Token(); err != nil || end != json.Delim(']') {
 			return nil, a.cutOff(err)
 		}
@@ -100,15 +110,19 @@ func (a *objects) nextObject() (json.RawMessage, error) {
 		return nil, io.EOF
 	}
 	var object json.RawMessage
-	err := a.decoder.Decode(&object)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	switch err := a.decoder.Decode(&object); {
+	case err == nil:
+		a.read++
+		return object, nil
+	case !a.array && errors.Is(err, io.EOF):
+		return nil, io.EOF
+	case !a.array:
+		return nil, fmt.Errorf("after object %d: %w; get the file again if it is truncated", a.read, err)
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, a.cutOff(err)
-	}
-	if err != nil {
+	default:
 		return nil, fmt.Errorf("object %d: %w", a.read+1, err)
 	}
-	a.read++
-	return object, nil
 }
 
 // cutOff is the error for an array without an end. It differs from io.EOF, which ends the texts.

@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -12,11 +13,11 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// DefaultShardTokens limits a token file if Options.ShardTokens is 0: 128 MiB of two-byte tokens.
-const DefaultShardTokens = 64 << 20
+// defaultShardTokens limits a token file if Options.ShardTokens is 0: 128 MiB of two-byte tokens.
+const defaultShardTokens = 64 << 20
 
-// MinShardTokens is the minimum of Options.ShardTokens. Readers open all files of a folder at once.
-const MinShardTokens = 64 << 10
+// minShardTokens is the minimum of Options.ShardTokens. Readers open all files of a folder at once.
+const minShardTokens = 64 << 10
 
 // Limits in bytes for data that is read as a whole.
 const (
@@ -30,28 +31,28 @@ type Format string
 
 // Formats of files.
 const (
-	FormatAuto    Format = "auto"    // by the ending of the name; text if the ending is unknown
-	FormatText    Format = "text"    // the file is one text
-	FormatJSONL   Format = "jsonl"   // a JSON object in every line
-	FormatJSON    Format = "json"    // an array of JSON objects, or one object with lists
-	FormatCSV     Format = "csv"     // comma-separated values, tabs in *.tsv
-	FormatParquet Format = "parquet" // a table
-	FormatArrow   Format = "arrow"   // a table: a file or a stream
+	formatAuto    Format = "auto"    // by the ending of the name; text if the ending is unknown
+	formatText    Format = "text"    // the file is one text
+	formatJSONL   Format = "jsonl"   // a JSON object in every line
+	formatJSON    Format = "json"    // an array of JSON objects, or one object with lists
+	formatCSV     Format = "csv"     // comma-separated values, tabs in *.tsv
+	formatParquet Format = "parquet" // a table
+	formatArrow   Format = "arrow"   // a table: a file or a stream
 )
 
-// DefaultField is the key or column with the text if Options.Field is empty.
-const DefaultField = "text"
+// defaultField is the key or column with the text if Options.Field is empty.
+const defaultField = "text"
 
-// DefaultSplit is the split that is read from a data set with several splits if Options.Split is
+// defaultSplit is the split that is read from a data set with several splits if Options.Split is
 // empty.
-const DefaultSplit = "train"
+const defaultSplit = "train"
 
 // Errors of Run.
 var (
-	ErrOutputExists = errors.New("the output folder already has data")
-	ErrNoText       = errors.New("no text found")
-	ErrUnfinished   = errors.New("the output folder has another unfinished run")
-	ErrBusy         = errors.New("another process is writing to the output folder")
+	errOutputExists = errors.New("the output folder already has data")
+	errNoText       = errors.New("no text found")
+	errUnfinished   = errors.New("the output folder has another unfinished run")
+	errBusy         = errors.New("another process is writing to the output folder")
 )
 
 // Options configures Run.
@@ -66,10 +67,10 @@ type Options struct {
 	Begin         []int32 // before each text
 	Separator     []int32 // after each text
 
-	Format  Format // empty means FormatAuto
-	Field   string // key or column with the text, or the path to it, see parseField; empty: DefaultField, if a file has fields
-	Quotes  Quotes // of CSV and TSV; empty: QuotesAuto
-	Split   string // split of folders that save_to_disk wrote for a DatasetDict; empty: DefaultSplit
+	Format  Format // empty means formatAuto
+	Field   string // key or column with the text, or the path to it, see parseField; empty: defaultField, if a file has fields
+	Quotes  Quotes // of CSV and TSV; empty: quotesAuto
+	Split   string // split of folders that save_to_disk wrote for a DatasetDict; empty: defaultSplit
 	Workers int    // texts that are encoded concurrently; 0: one per CPU
 
 	// Include has patterns (path.Match) for the names of the files in folders to read. An empty
@@ -89,7 +90,7 @@ type Options struct {
 	// it selects none of at least two texts, the text with the lowest hash is held out.
 	HeldOutFraction float64
 
-	ShardTokens int // limit of a token file, at least MinShardTokens; 0: DefaultShardTokens
+	ShardTokens int // limit of a token file, at least minShardTokens; 0: defaultShardTokens
 
 	Space diskspace.Probe // of the output folder; nil: diskspace.Of
 
@@ -130,9 +131,9 @@ func (o Options) check() error {
 		return errors.New("prepare data: no tokenizer; name one")
 	case o.TokenSize != 0 && o.TokenSize != 2 && o.TokenSize != 4:
 		return fmt.Errorf("prepare data: token size %d bytes, want 2 or 4", o.TokenSize)
-	case !slices.Contains([]Format{"", FormatAuto, FormatText, FormatJSONL, FormatJSON, FormatCSV, FormatParquet, FormatArrow}, o.Format):
+	case !slices.Contains([]Format{"", formatAuto, formatText, formatJSONL, formatJSON, formatCSV, formatParquet, formatArrow}, o.Format):
 		return fmt.Errorf("prepare data: unknown format %q", o.Format)
-	case !slices.Contains([]Quotes{"", QuotesAuto, QuotesDouble, QuotesNone}, o.Quotes):
+	case !slices.Contains([]Quotes{"", quotesAuto, quotesDouble, quotesNone}, o.Quotes):
 		return fmt.Errorf("prepare data: unknown quotes %q, want auto, double or none", o.Quotes)
 	case o.Workers < 0:
 		return fmt.Errorf("prepare data: %d workers, want at least 0", o.Workers)
@@ -140,8 +141,8 @@ func (o Options) check() error {
 		return fmt.Errorf("prepare data: the tokenizer has %d tokens, too many for 2 bytes per token; use 4", o.Tokenizer.VocabSize())
 	case !(o.HeldOutFraction >= 0 && o.HeldOutFraction < 1):
 		return fmt.Errorf("prepare data: held-out fraction %g, want at least 0 and less than 1", o.HeldOutFraction)
-	case o.ShardTokens != 0 && o.ShardTokens < MinShardTokens && !o.smallShards:
-		return fmt.Errorf("prepare data: %d tokens per file (--shard-tokens), want at least %d, or 0 for %d", o.ShardTokens, MinShardTokens, DefaultShardTokens)
+	case o.ShardTokens != 0 && o.ShardTokens < minShardTokens && !o.smallShards:
+		return fmt.Errorf("prepare data: %d tokens per file (--shard-tokens), want at least %d, or 0 for %d", o.ShardTokens, minShardTokens, defaultShardTokens)
 	}
 	for _, id := range slices.Concat(o.Separator, o.Begin) {
 		if id < 0 || int(id) >= o.Tokenizer.VocabSize() {
@@ -158,31 +159,19 @@ func (o Options) check() error {
 
 // withDefaults fills in omitted options.
 func (o Options) withDefaults() Options {
-	if o.ShardTokens == 0 {
-		o.ShardTokens = DefaultShardTokens
-	}
+	o.ShardTokens = cmp.Or(o.ShardTokens, defaultShardTokens)
 	if o.TokenSize == 0 {
 		if o.TokenSize = 2; o.Tokenizer.VocabSize() > math.MaxUint16+1 {
 			o.TokenSize = 4
 		}
 	}
-	if o.Format == "" {
-		o.Format = FormatAuto
-	}
+	o.Format = cmp.Or(o.Format, formatAuto)
 	if o.fieldGiven = o.Field != ""; !o.fieldGiven {
-		o.Field = DefaultField
+		o.Field = defaultField
 	}
-	if o.Quotes == "" {
-		o.Quotes = QuotesAuto
-	}
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
-	if o.jobBytes == 0 {
-		o.jobBytes = defaultJobBytes
-	}
-	if o.journalEvery == 0 {
-		o.journalEvery = defaultJournalEvery
-	}
+	o.Quotes = cmp.Or(o.Quotes, quotesAuto)
+	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	o.jobBytes = cmp.Or(o.jobBytes, defaultJobBytes)
+	o.journalEvery = cmp.Or(o.journalEvery, defaultJournalEvery)
 	return o
 }

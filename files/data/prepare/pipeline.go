@@ -180,7 +180,7 @@ func (o Options) readSource(ctx context.Context, s source, index int, position i
 				j.problem = fmt.Errorf("read text %s: %w", s.path, err)
 				j.last = true
 			default:
-				if s.format != FormatText {
+				if s.format != formatText {
 					text = text.clone() // it is valid only until the next call
 				}
 				j.texts = append(j.texts, text)

@@ -95,7 +95,7 @@ func (o Options) checkOutput() error {
 		return err
 	}
 	if len(old) > 0 && !o.Force {
-		return fmt.Errorf("write tokens to %s: %w (%s); use another folder, or replace the data with --force", o.Output, ErrOutputExists, old[0])
+		return fmt.Errorf("write tokens to %s: %w (%s); use another folder, or replace the data with --force", o.Output, errOutputExists, old[0])
 	}
 	return nil
 }
@@ -233,10 +233,10 @@ func (r *run) finish(j *job) error {
 func (r *run) manifest() (manifest.Manifest, error) {
 	o, progress := r.o, r.progress
 	if progress.Tokens == 0 {
-		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %s", ErrNoText, r.o.whyNothing(progress, r.met))
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %s", errNoText, r.o.whyNothing(progress, r.met))
 	}
 	if progress.HeldOutTokens == 0 && (o.HeldOutFraction > 0 || len(o.HeldOut) > 0) {
-		return manifest.Manifest{}, fmt.Errorf("prepare data: %w for the held-out part: a held-out fraction needs at least two texts; name a held-out file instead", ErrNoText)
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w for the held-out part: a held-out fraction needs at least two texts; name a held-out file instead", errNoText)
 	}
 	files, err := r.training.finish()
 	if err != nil {
@@ -299,7 +299,7 @@ func (o Options) publish(temporary string, m manifest.Manifest) error {
 		return err
 	}
 	if len(old) > 0 && !o.Force {
-		return fmt.Errorf("write tokens to %s: %w: %s appeared in the meantime", o.Output, ErrOutputExists, old[0])
+		return fmt.Errorf("write tokens to %s: %w: %s appeared in the meantime", o.Output, errOutputExists, old[0])
 	}
 	// The old manifest is removed first, so an interruption leaves no folder that looks complete.
 	names := append([]string{manifest.Name}, old...)

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/psyche-go/psyche/base/filestart"
+	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
 // reader reads the texts of one file, in order.
@@ -38,15 +39,15 @@ func (o Options) open(ctx context.Context, s source, position int64) (reader, er
 	var r reader
 	field := o.Field
 	switch s.format {
-	case FormatParquet:
+	case formatParquet:
 		r, err = openParquet(ctx, file, field, position)
-	case FormatArrow:
+	case formatArrow:
 		r, err = openArrow(file, field, position)
-	case FormatJSONL:
+	case formatJSONL:
 		r, err = openLines(file, field, position)
-	case FormatJSON:
+	case formatJSON:
 		r, err = openJSON(file, field, position)
-	case FormatCSV:
+	case formatCSV:
 		r, err = openRecords(file, field, o.Quotes, position)
 	default:
 		r = &textFile{file: file, read: position}
@@ -213,4 +214,28 @@ func (l *lines) next() (sample, error) {
 		l.found = true
 		return text, nil
 	}
+}
+
+// errNotLines means that the lines of a file are not JSON objects, but parts of objects, or several
+// objects.
+var errNotLines = errors.New("the file does not contain one JSON object per line")
+
+// notLines reports whether a line is an array of objects, has several objects or, if it is the
+// first line, is the start of an object or an array. A later line without an end may be truncated.
+func notLines(line []byte, first bool) bool {
+	line = bytes.TrimSpace(pythonjson.Standard(line))
+	if len(line) == 0 || line[0] != '{' && line[0] != '[' {
+		return false
+	}
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	var value json.RawMessage
+	switch err := decoder.Decode(&value); {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return first
+	case err != nil:
+		return false
+	case value[0] == '[':
+		return len(bytes.TrimSpace(value[1:])) > 0 && bytes.TrimSpace(value[1:])[0] == '{'
+	}
+	return decoder.Decode(&value) == nil
 }

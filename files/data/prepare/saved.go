@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,9 +80,7 @@ func readDescription(name string, into any) error {
 
 // split returns the folder of one split of a DatasetDict.
 func (s saved) split(folder, name string) (string, error) {
-	if name == "" {
-		name = DefaultSplit
-	}
+	name = cmp.Or(name, defaultSplit)
 	if !slices.Contains(s.splits, name) || !filepath.IsLocal(name) {
 		return "", fmt.Errorf("%s has splits %q, not %q; select a split with --split", folder, s.splits, name)
 	}

@@ -160,7 +160,7 @@ func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, wa
 			return nil, found.Counts, err
 		}
 		next.inFolder = true
-		next.heldOut = next.format == FormatText && o.isHeldOut(next.inside)
+		next.heldOut = next.format == formatText && o.isHeldOut(next.inside)
 		sources = append(sources, next)
 	}
 	slices.SortFunc(sources, func(a, b source) int { return tokens.Compare(a.inside, b.inside) })

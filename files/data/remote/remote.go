@@ -66,9 +66,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.SeqLen < 1 || o.SeqLen > tokens.MaxSeqLen {
 		return nil, fmt.Errorf("sequence length %d, want 1 to %d", o.SeqLen, tokens.MaxSeqLen)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.OpenTimeout, o.Timeout = cmp.Or(o.OpenTimeout, DefaultTimeout), cmp.Or(o.Timeout, DefaultTimeout)
 	c := &Client{options: o, line: line{busy: make(chan struct{}, 1)}, receipts: receipts{of: make(map[assign.BatchID]data.Receipt)}}
 	c.life, c.end = context.WithCancel(context.Background())

@@ -28,7 +28,7 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultRequestsPerSecond = 20
+	defaultRequestsPerSecond = 20
 	DefaultStateWait         = 2 * time.Second
 	DefaultIdleTimeout       = 10 * time.Minute
 	DefaultReadTimeout       = 30 * time.Second
@@ -106,18 +106,14 @@ func New(o Options) (*Server, error) {
 	case o.Source.Len() == 0:
 		return nil, errors.New("data server: no sequences to serve")
 	}
-	o.RequestsPerSecond = cmp.Or(o.RequestsPerSecond, DefaultRequestsPerSecond)
+	o.RequestsPerSecond = cmp.Or(o.RequestsPerSecond, defaultRequestsPerSecond)
 	o.StateWait = cmp.Or(o.StateWait, DefaultStateWait)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
-	if o.Random == nil {
-		o.Random = rand.Reader
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Random = cmp.Or(o.Random, rand.Reader)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	config, err := secure.ServerConfig(o.Key)
 	if err != nil {
 		return nil, err

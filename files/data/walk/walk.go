@@ -1,7 +1,7 @@
 // Package walk lists the data files of a folder. All commands that read data from folders use it,
 // so that they all read the same files of a folder.
 //
-// Hidden names are omitted and counted, see Hidden and HiddenFolder. Symbolic links are followed.
+// Hidden names are omitted and counted, see Hidden and hiddenFolder. Symbolic links are followed.
 //
 //	found, err := walk.Files("texts", walk.Options{})
 package walk
@@ -24,7 +24,7 @@ const maxFolders = 1 << 20
 
 // Options selects files.
 type Options struct {
-	Hidden bool // also files and folders for which the functions Hidden and HiddenFolder report true
+	Hidden bool // also files and folders for which the functions Hidden and hiddenFolder report true
 	// Enter reports whether to read a folder. It is called with the path of each folder, the
 	// root first, before the files of that folder. Nil: all folders are read.
 	Enter func(folder string, info fs.FileInfo) (bool, error)
@@ -91,9 +91,9 @@ func Hidden(name string) bool {
 	return slices.Contains(systemNames, lower) || slices.Contains([]string{".lock", ".incomplete", ".metadata", ".crdownload"}, path.Ext(lower))
 }
 
-// HiddenFolder reports whether the name of a folder is not data: it begins with a dot, or with two
+// hiddenFolder reports whether the name of a folder is not data: it begins with a dot, or with two
 // underscores, as __MACOSX and __pycache__. Python's datasets omits the same folders.
-func HiddenFolder(name string) bool {
+func hiddenFolder(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "__")
 }
 
@@ -175,7 +175,7 @@ func (w *walker) entry(name, inside string, entry fs.DirEntry) error {
 	return nil
 }
 
-func (w *walker) hidden(folder string) bool { return !w.Hidden && HiddenFolder(folder) }
+func (w *walker) hidden(folder string) bool { return !w.Hidden && hiddenFolder(folder) }
 
 // within reports whether the current folder is inside a folder.
 func (w *walker) within(folder fs.FileInfo) bool {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,18 +57,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Timeout == 0 {
-		o.Timeout = 15 * time.Second
-	}
-	if o.MaxElapsed == 0 {
-		o.MaxElapsed = 20 * time.Second
-	}
-	if o.Pause == 0 {
-		o.Pause = 250 * time.Millisecond
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
+	o.MaxElapsed = cmp.Or(o.MaxElapsed, 20*time.Second)
+	o.Pause = cmp.Or(o.Pause, 250*time.Millisecond)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 
@@ -186,12 +180,8 @@ func (a *arriving) Read(p []byte) (int, error) {
 
 // isFinal reports whether an immediate retry is pointless.
 func isFinal(err error) bool {
-	for _, final := range []error{tokens.ErrChanged, tokens.ErrTooShort, ErrNoRange, ErrStatus, errRedirect, privatenet.ErrInner} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	final := []error{tokens.ErrChanged, tokens.ErrTooShort, ErrNoRange, ErrStatus, errRedirect, privatenet.ErrInner}
+	return slices.ContainsFunc(final, func(target error) bool { return errors.Is(err, target) })
 }
 
 // send sends a request. The caller must read and close the body.

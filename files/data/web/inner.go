@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -38,9 +39,7 @@ func hostPort(u *url.URL) string {
 	if port == "" {
 		port = map[string]string{"https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
 	}
-	if port == "" {
-		port = "80"
-	}
+	port = cmp.Or(port, "80")
 	return net.JoinHostPort(u.Hostname(), port)
 }
 

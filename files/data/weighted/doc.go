@@ -7,7 +7,7 @@
 //	mix, err := weighted.New(sources, shares, nil)
 //	source, sequence := mix.At(index)
 //
-// Shares and SharesOf round weights to whole shares of a cycle of at most MaxCycle sequences. In
+// Shares and SharesOf round weights to whole shares of a cycle of at most maxCycle sequences. In
 // every cycle, a source has exactly as many sequences as its shares. All values are integers,
 // computed from the index, with tables of the size of a cycle and not of the data. All clients of a
 // run therefore mix the same way, and can compute any index directly.

@@ -31,21 +31,21 @@ type place struct {
 	rank   uint32 // number of previous slots of the same source
 }
 
-// New mixes sources by their shares, at least one each and at most MaxCycle together. The Mix
+// New mixes sources by their shares, at least one each and at most maxCycle together. The Mix
 // closes the sources.
 func New(sources []Source, shares []uint32, seed *[32]byte) (*Mix, error) {
-	if len(sources) == 0 || len(sources) != len(shares) || len(sources) > MaxSources {
-		return nil, fmt.Errorf("%w: %d sources and %d shares", ErrWeights, len(sources), len(shares))
+	if len(sources) == 0 || len(sources) != len(shares) || len(sources) > maxSources {
+		return nil, fmt.Errorf("%w: %d sources and %d shares", errWeights, len(sources), len(shares))
 	}
 	sum := uint64(0)
 	for i, share := range shares {
 		if share == 0 || sources[i].Len() == 0 {
-			return nil, fmt.Errorf("%w: source %d has %d shares and %d sequences", ErrWeights, i, share, sources[i].Len())
+			return nil, fmt.Errorf("%w: source %d has %d shares and %d sequences", errWeights, i, share, sources[i].Len())
 		}
 		sum += uint64(share)
 	}
-	if sum > MaxCycle {
-		return nil, fmt.Errorf("%w: %d shares in total, the limit is %d", ErrWeights, sum, MaxCycle)
+	if sum > maxCycle {
+		return nil, fmt.Errorf("%w: %d shares in total, the limit is %d", errWeights, sum, maxCycle)
 	}
 	m := &Mix{sources: sources, shares: shares, cycle: arrange(shares, int64(sum))}
 	if seed != nil {

@@ -184,8 +184,8 @@ func TestShares(t *testing.T) {
 			t.Errorf("%v: %v, %v, want %v", test.weights, got, err, test.want)
 		}
 	}
-	for _, weights := range [][]string{nil, {"0"}, {"-1"}, {"1", "NaN"}, {"Inf"}, {"x"}, {""}, {"1e400"}, {"1e16"}, {"1e-400"}, {"1/3"}, {" 1"}, make([]string, MaxSources+1)} {
-		if got, err := Shares(weights); !errors.Is(err, ErrWeights) {
+	for _, weights := range [][]string{nil, {"0"}, {"-1"}, {"1", "NaN"}, {"Inf"}, {"x"}, {""}, {"1e400"}, {"1e16"}, {"1e-400"}, {"1/3"}, {" 1"}, make([]string, maxSources+1)} {
+		if got, err := Shares(weights); !errors.Is(err, errWeights) {
 			t.Errorf("%.40q: %v, %v", weights, got, err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestShares(t *testing.T) {
 // the ideal share, unless the ideal is less than one.
 func TestSharesAreClose(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		lengths := rapid.SliceOfN(rapid.Uint64Range(1, math.MaxUint64), 1, MaxSources).Draw(t, "lengths")
+		lengths := rapid.SliceOfN(rapid.Uint64Range(1, math.MaxUint64), 1, maxSources).Draw(t, "lengths")
 		shares, err := SharesOf(lengths)
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func TestSharesAreClose(t *testing.T) {
 				small++
 			}
 		}
-		if sum > MaxCycle {
+		if sum > maxCycle {
 			t.Fatalf("%d shares", sum)
 		}
 		for i, share := range shares {
@@ -230,10 +230,10 @@ func FuzzShares(f *testing.F) {
 		}
 		x, errX := strconv.ParseFloat(a, 64)
 		y, errY := strconv.ParseFloat(b, 64)
-		if errX != nil || errY != nil || shares[0] == 0 || shares[1] == 0 || shares[0]+shares[1] > MaxCycle {
+		if errX != nil || errY != nil || shares[0] == 0 || shares[1] == 0 || shares[0]+shares[1] > maxCycle {
 			t.Fatalf("%q and %q: %v", a, b, shares)
 		}
-		if want, got := x/(x+y), float64(shares[0])/float64(shares[0]+shares[1]); math.Abs(want-got) > 1.0/(MaxCycle-1) {
+		if want, got := x/(x+y), float64(shares[0])/float64(shares[0]+shares[1]); math.Abs(want-got) > 1.0/(maxCycle-1) {
 			t.Fatalf("%q and %q: %v, want a ratio of %v", a, b, shares, want)
 		}
 	})
@@ -247,8 +247,8 @@ func TestErrorsNameTheSource(t *testing.T) {
 	if _, err := m.Read(t.Context(), []uint64{math.MaxUint64}); !errors.Is(err, errRead) {
 		t.Errorf("got %v", err)
 	}
-	for _, shares := range [][]uint32{nil, {1}, {1, 0}, {MaxCycle, 1}} {
-		if _, err := New(sources(2), shares, nil); !errors.Is(err, ErrWeights) {
+	for _, shares := range [][]uint32{nil, {1}, {1, 0}, {maxCycle, 1}} {
+		if _, err := New(sources(2), shares, nil); !errors.Is(err, errWeights) {
 			t.Errorf("%v: %v", shares, err)
 		}
 	}

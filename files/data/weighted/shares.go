@@ -9,21 +9,21 @@ import (
 	"strconv"
 )
 
-// MaxCycle is the length of the longest cycle.
-const MaxCycle = 1 << 16
+// maxCycle is the length of the longest cycle.
+const maxCycle = 1 << 16
 
-// MaxSources is the maximum number of sources.
-const MaxSources = 256
+// maxSources is the maximum number of sources.
+const maxSources = 256
 
-// ErrWeights means that weights are invalid.
-var ErrWeights = errors.New("invalid weights")
+// errWeights means that weights are invalid.
+var errWeights = errors.New("invalid weights")
 
 // Shares converts weights, decimal numbers such as "0.7" or "3", to integer shares. If the weights
-// are in the ratio of integers with a sum of at most MaxCycle, the shares have exactly that ratio.
-// Other weights are rounded to MaxCycle shares by largest remainders, and each to at least one.
+// are in the ratio of integers with a sum of at most maxCycle, the shares have exactly that ratio.
+// Other weights are rounded to maxCycle shares by largest remainders, and each to at least one.
 func Shares(weights []string) ([]uint32, error) {
-	if len(weights) == 0 || len(weights) > MaxSources {
-		return nil, fmt.Errorf("%w: %d sources, want 1 to %d", ErrWeights, len(weights), MaxSources)
+	if len(weights) == 0 || len(weights) > maxSources {
+		return nil, fmt.Errorf("%w: %d sources, want 1 to %d", errWeights, len(weights), maxSources)
 	}
 	exact := make([]*big.Rat, len(weights))
 	sum := new(big.Rat)
@@ -34,7 +34,7 @@ func Shares(weights []string) ([]uint32, error) {
 			sum.Add(sum, value)
 			continue
 		}
-		return nil, fmt.Errorf("%w: weight %d is %.20q, want a number more than 0, from 1e-15 to 1e15", ErrWeights, i, weight)
+		return nil, fmt.Errorf("%w: weight %d is %.20q, want a number more than 0, from 1e-15 to 1e15", errWeights, i, weight)
 	}
 	return round(exact, sum), nil
 }
@@ -54,13 +54,13 @@ func SharesOf(lengths []uint64) ([]uint32, error) {
 	sum := new(big.Rat)
 	for i, length := range lengths {
 		if length == 0 {
-			return nil, fmt.Errorf("%w: source %d is empty", ErrWeights, i)
+			return nil, fmt.Errorf("%w: source %d is empty", errWeights, i)
 		}
 		exact[i] = new(big.Rat).SetInt(new(big.Int).SetUint64(length))
 		sum.Add(sum, exact[i])
 	}
-	if len(lengths) == 0 || len(lengths) > MaxSources {
-		return nil, fmt.Errorf("%w: %d sources, want 1 to %d", ErrWeights, len(lengths), MaxSources)
+	if len(lengths) == 0 || len(lengths) > maxSources {
+		return nil, fmt.Errorf("%w: %d sources, want 1 to %d", errWeights, len(lengths), maxSources)
 	}
 	return round(exact, sum), nil
 }
@@ -76,9 +76,9 @@ func round(weights []*big.Rat, sum *big.Rat) []uint32 {
 	}
 	shares := make([]uint32, len(weights))
 	var remainders []remainder
-	left := MaxCycle
+	left := maxCycle
 	for i, weight := range weights {
-		ideal := new(big.Rat).Quo(new(big.Rat).Mul(weight, big.NewRat(MaxCycle, 1)), sum)
+		ideal := new(big.Rat).Quo(new(big.Rat).Mul(weight, big.NewRat(maxCycle, 1)), sum)
 		floor := new(big.Int).Quo(ideal.Num(), ideal.Denom())
 		shares[i] = max(uint32(floor.Uint64()), 1)
 		left -= int(shares[i])
@@ -121,11 +121,11 @@ func wholeNumbers(weights []*big.Rat) ([]uint32, bool) {
 	sum := uint64(0)
 	for i, number := range numbers {
 		number.Quo(number, divisor)
-		if !number.IsUint64() || number.Uint64() > MaxCycle {
+		if !number.IsUint64() || number.Uint64() > maxCycle {
 			return nil, false
 		}
 		shares[i] = uint32(number.Uint64())
 		sum += number.Uint64()
 	}
-	return shares, sum <= MaxCycle
+	return shares, sum <= maxCycle
 }

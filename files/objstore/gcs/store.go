@@ -1,6 +1,7 @@
 package gcs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,12 +51,8 @@ func Open(ctx context.Context, bucket string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", bucket, err)
 	}
-	if o.Tries == 0 {
-		o.Tries = 4
-	}
-	if o.Pause == 0 {
-		o.Pause = 250 * time.Millisecond
-	}
+	o.Tries = cmp.Or(o.Tries, 4)
+	o.Pause = cmp.Or(o.Pause, 250*time.Millisecond)
 	client.SetRetry(
 		storage.WithMaxAttempts(o.Tries),
 		storage.WithBackoff(gax.Backoff{Initial: o.Pause, Max: 5 * time.Second, Multiplier: 2}),

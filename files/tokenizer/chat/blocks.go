@@ -17,13 +17,13 @@ const (
 var reserved = []string{"true", "false", "none", "True", "False", "None", "not", "and", "or", "if", "else", "in", "is", "self"}
 
 // variable reads the name of an assigned variable.
-func (p *parser) variable() (string, error) {
-	name, err := p.name()
-	if err == nil && slices.Contains(reserved, name) {
-		return "", p.unsupported("a variable named " + name)
+func (p *parser) variable() string {
+	name := p.name()
+	if slices.Contains(reserved, name) {
+		panic(p.unsupported("a variable named " + name))
 	}
 	p.store(name)
-	return name, err
+	return name
 }
 
 // frame has the variables that a block names outside of its inner blocks.
@@ -77,123 +77,87 @@ func (p *parser) store(name string) {
 }
 
 // target reads the left side of an assignment. fields allows fields of namespaces.
-func (p *parser) target(fields bool) (target, error) {
-	first, err := p.oneTarget(fields)
-	if err != nil || !p.is(operatorToken, ",") {
-		return first, err
+func (p *parser) target(fields bool) target {
+	first := p.oneTarget(fields)
+	if !p.is(operatorToken, ",") {
+		return first
 	}
 	several := target{parts: []target{first}}
 	for p.skip(operatorToken, ",") {
 		if p.is(operatorToken, ")") {
 			break
 		}
-		next, err := p.oneTarget(fields)
-		if err != nil {
-			return target{}, err
-		}
-		several.parts = append(several.parts, next)
+		several.parts = append(several.parts, p.oneTarget(fields))
 	}
-	return several, nil
+	return several
 }
 
-func (p *parser) oneTarget(fields bool) (t target, err error) {
-	if err := p.deeper(); err != nil {
-		return t, err
-	}
+func (p *parser) oneTarget(fields bool) (t target) {
+	p.deeper()
 	defer func() { p.depth-- }()
 	if p.skip(operatorToken, "(") {
-		if t, err = p.target(fields); err != nil {
-			return t, err
-		}
-		return t, p.expect(operatorToken, ")")
+		t = p.target(fields)
+		p.expect(operatorToken, ")")
+		return t
 	}
-	if t.name, err = p.variable(); err == nil && fields && p.skip(operatorToken, ".") {
-		t.field, err = p.name()
+	if t.name = p.variable(); fields && p.skip(operatorToken, ".") {
+		t.field = p.name()
 	}
-	return t, err
+	return t
 }
 
-func (p *parser) setBlock() (any, error) {
-	to, err := p.target(true)
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) setBlock() any {
+	to := p.target(true)
 	if p.skip(operatorToken, "=") {
-		value, err := p.tuple(true)
-		if err != nil {
-			return nil, err
-		}
-		return setNode{to, value}, p.closeBlock()
+		value := p.tuple(true)
+		p.closeBlock()
+		return setNode{to, value}
 	}
 	node := setBlock{target: to, escape: p.escape}
 	first := len(p.filtered)
 	if p.is(operatorToken, "|") {
 		p.inFilter = true
-		node.filters, err = p.filters(variable{pipedName})
-		if p.inFilter = false; err != nil {
-			return nil, err
-		}
+		node.filters = p.filters(variable{pipedName})
+		p.inFilter = false
 	}
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
-	node.body, err = p.separate("endset")
+	p.closeBlock()
+	node.body = p.separate("endset")
 	for i := range p.filtered {
 		if p.filtered[i].frame == nil && i >= first {
 			p.filtered[i].frame = p.last
 		}
 	}
-	return node, err
+	return node
 }
 
-func (p *parser) filterBlock() (any, error) {
-	first, err := p.filterAfter(variable{pipedName})
-	if err != nil {
-		return nil, err
-	}
-	var node filterNode
-	if node.filters, err = p.filters(first); err != nil {
-		return nil, err
-	}
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
-	node.escape = p.escape
-	node.body, err = p.separate("endfilter")
-	return node, err
+func (p *parser) filterBlock() any {
+	node := filterNode{filters: p.filters(p.filterAfter(variable{pipedName})), escape: p.escape}
+	p.closeBlock()
+	node.body = p.separate("endfilter")
+	return node
 }
 
 // escapeBlock reads the tag autoescape.
-func (p *parser) escapeBlock() (any, error) {
-	var node escapeNode
-	value, err := p.expression()
-	if err != nil {
-		return nil, err
-	}
-	asked, isConstant := value.(constant)
+func (p *parser) escapeBlock() any {
+	asked, isConstant := p.expression().(constant)
 	if !isConstant {
-		return nil, p.unsupported("the tag autoescape with a value that is not a constant")
+		panic(p.unsupported("the tag autoescape with a value that is not a constant"))
 	}
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
+	p.closeBlock()
 	escape := p.escape
 	p.escape = truth(asked.value)
-	node.escape = p.escape
-	node.body, err = p.separate("endautoescape")
+	node := escapeNode{escape: p.escape}
+	node.body = p.separate("endautoescape")
 	p.escape = escape
-	return node, err
+	return node
 }
 
 // partBlock reads the tag block. Templates have no parents here, so a block is rendered in its
 // place.
-func (p *parser) partBlock() (any, error) {
-	name, err := p.name()
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) partBlock() any {
+	name := p.name()
 	if p.parts[name] {
-		return nil, fmt.Errorf("%w: line %d: two blocks named %s", ErrSyntax, p.now().line, name)
+		panic(p.failed(errSyntax, "two blocks named %s", name))
 	}
 	if p.parts == nil {
 		p.parts = map[string]bool{}
@@ -202,132 +166,87 @@ func (p *parser) partBlock() (any, error) {
 	var node partNode
 	node.scoped = p.skip(nameToken, "scoped")
 	node.required = p.skip(nameToken, "required")
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
+	p.closeBlock()
 	escape, inPart, inBlock, readers, stored := p.escape, p.inPart, p.inBlock, p.readers, p.stored
 	p.escape, p.inPart, p.inBlock, p.readers, p.stored = false, true, false, nil, nil
 	loops, soft, around := p.loops, p.soft, p.frame
 	p.loops, p.soft, p.frame = 0, false, newFrame(nil)
-	node.body, _, err = p.statements("endblock")
+	node.body, _ = p.statements("endblock")
 	p.escape, p.inPart, p.inBlock, p.readers, p.stored = escape, inPart, inBlock, readers, stored
 	p.loops, p.soft, p.frame = loops, soft, around
-	if err != nil {
-		return nil, err
-	}
 	p.skip(nameToken, name)
 	for _, one := range node.body {
 		text, isText := one.node.(textNode)
 		if node.required && (!isText || strings.TrimFunc(text.text, isSpace) != "") {
-			return nil, fmt.Errorf("%w: line %d: a required block with a body", ErrSyntax, one.line)
+			panic(failure{fmt.Errorf("%w: line %d: a required block with a body", errSyntax, one.line)})
 		}
 	}
-	return node, p.closeBlock()
+	p.closeBlock()
+	return node
 }
 
-func (p *parser) withBlock() (any, error) {
+func (p *parser) withBlock() any {
 	var node withNode
 	for p.now().kind != endBlock {
 		if len(node.targets) > 0 {
-			if err := p.expect(operatorToken, ","); err != nil {
-				return nil, err
-			}
+			p.expect(operatorToken, ",")
 		}
-		to, err := p.target(false)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.expect(operatorToken, "="); err != nil {
-			return nil, err
-		}
-		value, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		node.targets, node.values = append(node.targets, to), append(node.values, value)
+		to := p.target(false)
+		p.expect(operatorToken, "=")
+		node.targets, node.values = append(node.targets, to), append(node.values, p.expression())
 	}
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
-	var err error
-	node.body, err = p.scoped("endwith")
-	return node, err
+	p.closeBlock()
+	node.body = p.scoped("endwith")
+	return node
 }
 
-func (p *parser) macroBlock() (any, error) {
-	name, err := p.variable()
-	if err != nil {
-		return nil, err
-	}
-	node := macroNode{name: name}
-	if err := p.signature(&node); err != nil {
-		return nil, err
-	}
-	err = p.macroBody(&node, "endmacro")
-	return node, err
+func (p *parser) macroBlock() any {
+	node := macroNode{name: p.variable()}
+	p.signature(&node)
+	p.macroBody(&node, "endmacro")
+	return node
 }
 
 // signature reads the parameters of a macro.
-func (p *parser) signature(node *macroNode) error {
-	if err := p.expect(operatorToken, "("); err != nil {
-		return err
-	}
+func (p *parser) signature(node *macroNode) {
+	p.expect(operatorToken, "(")
 	for !p.skip(operatorToken, ")") {
 		if len(node.names) > 0 {
-			if err := p.expect(operatorToken, ","); err != nil {
-				return err
-			}
+			p.expect(operatorToken, ",")
 		}
-		parameter, err := p.variable()
-		if err != nil {
-			return err
-		}
+		parameter := p.variable()
 		if slices.Contains(node.names, parameter) || parameter == callerName {
-			return p.unsupported("two parameters with the same name, or a parameter named caller")
+			panic(p.unsupported("two parameters with the same name, or a parameter named caller"))
 		}
 		node.names = append(node.names, parameter)
 		if p.skip(operatorToken, "=") {
-			value, err := p.expression()
-			if err != nil {
-				return err
-			}
-			node.defaults = append(node.defaults, value)
+			node.defaults = append(node.defaults, p.expression())
 		} else if len(node.defaults) > 0 {
-			return p.wrong("a default")
+			panic(p.wrong("a default"))
 		}
 	}
-	return nil
 }
 
 // macroBody reads the body of a macro, and records whether it reads the variables that jinja2
 // passes.
-func (p *parser) macroBody(node *macroNode, end string) (err error) {
-	if err := p.closeBlock(); err != nil {
-		return err
-	}
+func (p *parser) macroBody(node *macroNode, end string) {
+	p.closeBlock()
 	p.readers, p.stored = append(p.readers, node), append(p.stored, map[string]bool{})
-	node.body, err = p.separate(end)
+	node.body = p.separate(end)
 	p.readers, p.stored = p.readers[:len(p.readers)-1], p.stored[:len(p.stored)-1]
 	node.kwargs = node.kwargs && !slices.Contains(node.names, kwargsName)
 	node.varargs = node.varargs && !slices.Contains(node.names, varargsName)
-	return err
 }
 
-func (p *parser) callBlock() (any, error) {
+func (p *parser) callBlock() any {
 	node := callNode{caller: macroNode{}}
 	if p.is(operatorToken, "(") {
-		if err := p.signature(&node.caller); err != nil {
-			return nil, err
-		}
-	}
-	called, err := p.expression()
-	if err != nil {
-		return nil, err
+		p.signature(&node.caller)
 	}
 	var isCall bool
-	if node.call, isCall = called.(call); !isCall {
-		return nil, p.wrong("a call")
+	if node.call, isCall = p.expression().(call); !isCall {
+		panic(p.wrong("a call"))
 	}
-	err = p.macroBody(&node.caller, "endcall")
-	return node, err
+	p.macroBody(&node.caller, "endcall")
+	return node
 }

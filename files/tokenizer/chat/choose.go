@@ -1,21 +1,6 @@
 package chat
 
-// choiceFilter returns a filter that computes or selects each item of a list when the item is read.
-func choiceFilter(name string) filterFunc {
-	switch name {
-	case "select", "reject", "selectattr", "rejectattr":
-		return func(r *renderer, of any, g given) any {
-			return r.lazy(func() func() (any, bool) { return r.chosen(name, of, g) })
-		}
-	case "map":
-		return func(r *renderer, of any, g given) any {
-			return r.lazy(func() func() (any, bool) { return r.mapped(of, g) })
-		}
-	}
-	return nil
-}
-
-// chosen returns the items for which a test holds, or does not hold.
+// chosen implements the filters that select items when they are read. It returns the items for which a test holds, or does not hold.
 func (r *renderer) chosen(name string, of any, g given) func() (any, bool) {
 	if !truth(of) { // jinja2 reads neither the items nor the arguments
 		return r.iterate(&list{})
@@ -42,6 +27,10 @@ func (r *renderer) chosen(name string, of any, g given) func() (any, bool) {
 			}
 		}
 	}
+}
+
+func mapFilter(r *renderer, of any, g given) any {
+	return r.lazy(func() func() (any, bool) { return r.mapped(of, g) })
 }
 
 // mapped returns an attribute of each item, or the result of a filter for each item.

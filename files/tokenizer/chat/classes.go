@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -46,12 +47,7 @@ func runeSet(text string) map[rune]bool {
 }
 
 func within(c rune, ranges [][2]rune) bool {
-	for _, one := range ranges {
-		if c >= one[0] && c <= one[1] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ranges, func(one [2]rune) bool { return c >= one[0] && c <= one[1] })
 }
 
 // isDigitRune implements str.isdigit for a character.

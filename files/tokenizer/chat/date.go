@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -134,63 +135,41 @@ func (r *renderer) dateFilled(code dateCode, text string) string {
 
 // dateNumber returns the digits of a numeric code, with the spaces or zeros that glibc writes.
 func dateNumber(now time.Time, letter byte) (text string, isNumber bool) {
-	pad := func(n, width int, fill string) (string, bool) {
-		digits := strconv.Itoa(n)
-		return strings.Repeat(fill, max(width-len(digits), 0)) + digits, true
-	}
 	year, week := now.ISOWeek()
-	day := int(now.Weekday())
-	switch letter {
-	case 'd':
-		return pad(now.Day(), 2, "0")
-	case 'e':
-		return pad(now.Day(), 2, " ")
-	case 'H':
-		return pad(now.Hour(), 2, "0")
-	case 'k':
-		return pad(now.Hour(), 2, " ")
-	case 'I':
-		return pad((now.Hour()+11)%12+1, 2, "0")
-	case 'l':
-		return pad((now.Hour()+11)%12+1, 2, " ")
-	case 'j':
-		return pad(now.YearDay(), 3, "0")
-	case 'm':
-		return pad(int(now.Month()), 2, "0")
-	case 'M':
-		return pad(now.Minute(), 2, "0")
-	case 'S':
-		return pad(now.Second(), 2, "0")
-	case 'y':
-		return pad(now.Year()%100, 2, "0")
-	case 'Y':
-		return pad(now.Year(), 1, "0")
-	case 'C':
-		return pad(now.Year()/100, 2, "0")
-	case 'G':
-		return pad(year, 1, "0")
-	case 'g':
-		return pad(year%100, 2, "0")
-	case 'V':
-		return pad(week, 2, "0")
-	case 'U':
-		return pad((now.YearDay()+6-day)/7, 2, "0")
-	case 'W':
-		return pad((now.YearDay()+6-(day+6)%7)/7, 2, "0")
-	case 'w':
-		return pad(day, 1, "0")
-	case 'u':
-		return pad((day+6)%7+1, 1, "0")
-	}
-	return "", false
+	day, hour12 := int(now.Weekday()), (now.Hour()+11)%12+1
+	number, isNumber := map[byte]struct {
+		value, width int
+		fill         string
+	}{
+		'd': {now.Day(), 2, "0"},
+		'e': {now.Day(), 2, " "},
+		'H': {now.Hour(), 2, "0"},
+		'k': {now.Hour(), 2, " "},
+		'I': {hour12, 2, "0"},
+		'l': {hour12, 2, " "},
+		'j': {now.YearDay(), 3, "0"},
+		'm': {int(now.Month()), 2, "0"},
+		'M': {now.Minute(), 2, "0"},
+		'S': {now.Second(), 2, "0"},
+		'y': {now.Year() % 100, 2, "0"},
+		'Y': {now.Year(), 1, "0"},
+		'C': {now.Year() / 100, 2, "0"},
+		'G': {year, 1, "0"},
+		'g': {year % 100, 2, "0"},
+		'V': {week, 2, "0"},
+		'U': {(now.YearDay() + 6 - day) / 7, 2, "0"},
+		'W': {(now.YearDay() + 6 - (day+6)%7) / 7, 2, "0"},
+		'w': {day, 1, "0"},
+		'u': {(day+6)%7 + 1, 1, "0"},
+	}[letter]
+	digits := strconv.Itoa(number.value)
+	return strings.Repeat(number.fill, max(number.width-len(digits), 0)) + digits, isNumber
 }
 
 // dateDigits returns a number in the format of its code's flag and width.
 func (r *renderer) dateDigits(code dateCode, text string) string {
 	digits := strings.TrimLeft(text, "0 ")
-	if digits == "" {
-		digits = "0"
-	}
+	digits = cmp.Or(digits, "0")
 	width, fill := max(code.width, len(text)), "0"
 	if code.pad == '-' {
 		width = code.width

@@ -39,8 +39,8 @@ func TestDeepStacks(t *testing.T) {
 		"sums":       deep,
 	} {
 		source := "{% macro m() %}{{ " + expression + " }}{% endmacro %}{{ m() }}"
-		if _, err := render(source, Input{}); !errors.Is(err, ErrTooMuch) {
-			t.Errorf("%s: error %v, want %v", name, err, ErrTooMuch)
+		if _, err := render(source, Input{}); !errors.Is(err, errTooMuch) {
+			t.Errorf("%s: error %v, want %v", name, err, errTooMuch)
 		}
 	}
 }

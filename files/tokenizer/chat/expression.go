@@ -73,93 +73,75 @@ type arguments struct {
 
 // tuple reads an expression, or several expressions separated by commas. If conditions is false, an
 // if after an expression does not belong to the expression, as in the tag for.
-func (p *parser) tuple(conditions bool) (expression, error) {
+func (p *parser) tuple(conditions bool) expression {
 	read := p.expression
 	if !conditions {
 		read = p.or
 	}
-	first, err := read()
-	if err != nil || !p.is(operatorToken, ",") {
-		return first, err
+	first := read()
+	if !p.is(operatorToken, ",") {
+		return first
 	}
 	items := []expression{first}
 	for p.skip(operatorToken, ",") {
 		if t := p.now(); t.kind == endValue || t.kind == endBlock || t.kind == operatorToken && t.text == ")" {
 			break
 		}
-		next, err := read()
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, next)
+		items = append(items, read())
 	}
-	return listOf{items, true}, nil
+	return listOf{items, true}
 }
 
-func (p *parser) expression() (expression, error) {
-	if err := p.deeper(); err != nil {
-		return nil, err
-	}
+func (p *parser) expression() expression {
+	p.deeper()
 	defer func() { p.depth-- }()
 	unknown, soft := len(p.unknown), p.soft
-	value, err := p.or()
-	for n := 0; err == nil && p.skip(nameToken, "if"); n++ {
+	value := p.or()
+	for n := 0; p.skip(nameToken, "if"); n++ {
 		if n == maxDepth {
-			return nil, p.deepChain()
+			panic(p.tooDeep())
 		}
 		c := conditional{then: value}
 		p.unknown, p.soft = p.unknown[:unknown], true
-		if c.condition, err = p.or(); err != nil {
-			return nil, err
-		}
+		c.condition = p.or()
 		if p.skip(nameToken, "else") {
-			c.or, err = p.expression()
+			c.or = p.expression()
 		}
 		value = c
 	}
 	p.soft = soft
-	return value, err
+	return value
 }
 
 // chain reads the operands of one level and the operators between them.
-func (p *parser) chain(next func() (expression, error), k kind, ops ...string) (expression, error) {
-	left, err := next()
-	for n := 0; err == nil && p.now().kind == k && slices.Contains(ops, p.now().text); n++ {
+func (p *parser) chain(next func() expression, k kind, ops ...string) expression {
+	left := next()
+	for n := 0; p.now().kind == k && slices.Contains(ops, p.now().text); n++ {
 		if n == maxDepth {
-			return nil, p.deepChain()
+			panic(p.tooDeep())
 		}
 		op := p.take().text
-		var right expression
-		right, err = next()
-		left = binary{op, left, right}
+		left = binary{op, left, next()}
 	}
-	return left, err
+	return left
 }
 
-func (p *parser) deepChain() error {
-	p.depth = maxDepth
-	return p.deeper()
-}
+func (p *parser) or() expression  { return p.chain(p.and, nameToken, "or") }
+func (p *parser) and() expression { return p.chain(p.not, nameToken, "and") }
 
-func (p *parser) or() (expression, error)  { return p.chain(p.and, nameToken, "or") }
-func (p *parser) and() (expression, error) { return p.chain(p.not, nameToken, "and") }
-
-func (p *parser) not() (expression, error) {
+func (p *parser) not() expression {
 	if !p.skip(nameToken, "not") {
 		return p.comparison()
 	}
-	if err := p.deeper(); err != nil {
-		return nil, err
-	}
+	p.deeper()
 	defer func() { p.depth-- }()
-	of, err := p.not()
-	return unary{"not", of}, err
+	return unary{"not", p.not()}
 }
 
-func (p *parser) comparison() (expression, error) {
-	first, err := p.sum()
+func (p *parser) comparison() expression {
+	first := p.sum()
 	c := comparison{first: first}
-	for err == nil {
+	for {
 		t, op := p.now(), ""
 		switch {
 		case t.kind == operatorToken && slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, t.text):
@@ -174,116 +156,104 @@ func (p *parser) comparison() (expression, error) {
 			break
 		}
 		p.at++
-		var next expression
-		next, err = p.sum()
-		c.ops, c.rest = append(c.ops, op), append(c.rest, next)
+		c.ops, c.rest = append(c.ops, op), append(c.rest, p.sum())
 	}
 	if len(c.ops) == 0 {
-		return first, err
+		return first
 	}
-	return c, err
+	return c
 }
 
-func (p *parser) sum() (expression, error) { return p.chain(p.concat, operatorToken, "+", "-") }
+func (p *parser) sum() expression { return p.chain(p.concat, operatorToken, "+", "-") }
 
-func (p *parser) concat() (expression, error) {
+func (p *parser) concat() expression {
 	dynamic := p.dynamic
-	first, err := p.product()
+	first := p.product()
 	parts := []expression{first}
-	for err == nil && p.skip(operatorToken, "~") {
-		var next expression
-		next, err = p.product()
-		parts = append(parts, next)
+	for p.skip(operatorToken, "~") {
+		parts = append(parts, p.product())
 	}
 	if len(parts) == 1 {
-		return first, err
+		return first
 	}
-	return concat{parts, p.escape, p.dynamic == dynamic}, err
+	return concat{parts, p.escape, p.dynamic == dynamic}
 }
 
-func (p *parser) product() (expression, error) {
+func (p *parser) product() expression {
 	return p.chain(p.power, operatorToken, "*", "/", "//", "%")
 }
 
-func (p *parser) power() (expression, error) {
-	return p.chain(func() (expression, error) { return p.unary(true) }, operatorToken, "**")
+func (p *parser) power() expression {
+	return p.chain(func() expression { return p.unary(true) }, operatorToken, "**")
 }
 
-func (p *parser) unary(filters bool) (expression, error) {
-	if err := p.deeper(); err != nil {
-		return nil, err
-	}
+func (p *parser) unary(filters bool) expression {
+	p.deeper()
 	defer func() { p.depth-- }()
 	var value expression
-	var err error
 	dynamic := p.dynamic
 	if p.is(operatorToken, "-") || p.is(operatorToken, "+") {
 		op := p.take().text
-		value, err = p.unary(false)
-		value = unary{op, value}
+		value = unary{op, p.unary(false)}
 	} else {
-		value, err = p.primary()
+		value = p.primary()
 	}
-	if err == nil {
-		value, err = p.postfix(value, dynamic)
+	value = p.postfix(value, dynamic)
+	if filters {
+		value = p.filters(value)
 	}
-	if err == nil && filters {
-		value, err = p.filters(value)
-	}
-	return value, err
+	return value
 }
 
 var constants = map[string]any{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
 
-func (p *parser) primary() (expression, error) {
+func (p *parser) primary() expression {
 	t := p.take()
 	switch t.kind {
 	case nameToken:
 		if value, found := constants[t.text]; found {
-			return constant{value}, nil
+			return constant{value}
 		}
 		if slices.Contains(reserved, t.text) {
 			p.at--
-			return nil, p.unsupported("the name " + t.text + " here")
+			panic(p.unsupported("the name " + t.text + " here"))
 		}
 		if p.inPart && t.text == "super" {
 			p.at--
-			return nil, p.unsupported("super of a block")
+			panic(p.unsupported("super of a block"))
 		}
 		p.load(t.text)
-		return variable{t.text}, nil
+		return variable{t.text}
 	case stringToken:
 		var text strings.Builder
 		text.WriteString(t.text)
 		for p.now().kind == stringToken {
 			text.WriteString(p.take().text)
 		}
-		return constant{text.String()}, nil
+		return constant{text.String()}
 	case integerToken:
 		value, valid := new(big.Int).SetString(t.text, 0)
 		if !valid || value.BitLen() > maxBits {
 			p.at--
-			return nil, p.unsupported("the number " + t.text)
+			panic(p.unsupported("the number " + t.text))
 		}
-		return constant{newInt(value)}, nil
+		return constant{newInt(value)}
 	case floatToken:
 		value, err := strconv.ParseFloat(strings.ReplaceAll(t.text, "_", ""), 64)
 		if err != nil {
 			p.at--
-			return nil, p.unsupported("the number " + t.text)
+			panic(p.unsupported("the number " + t.text))
 		}
-		return constant{value}, nil
+		return constant{value}
 	case operatorToken:
 		switch t.text {
 		case "(":
 			if p.skip(operatorToken, ")") {
-				return listOf{tuple: true}, nil
+				return listOf{tuple: true}
 			}
-			value, err := p.tuple(true)
-			if err != nil {
-				return nil, err
-			}
-			return value, p.expect(operatorToken, ")")
+			value := p.tuple(true)
+			p.expect(operatorToken, ")")
+			return value
 		case "[":
 			return p.list()
 		case "{":
@@ -291,102 +261,75 @@ func (p *parser) primary() (expression, error) {
 		}
 	}
 	p.at = max(p.at-1, 0)
-	return nil, p.wrong("an expression")
+	panic(p.wrong("an expression"))
 }
 
-func (p *parser) list() (expression, error) {
+func (p *parser) list() expression {
 	var l listOf
 	for !p.skip(operatorToken, "]") {
 		if len(l.items) > 0 {
-			if err := p.expect(operatorToken, ","); err != nil {
-				return nil, err
-			}
+			p.expect(operatorToken, ",")
 			if p.skip(operatorToken, "]") {
 				break
 			}
 		}
-		item, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		l.items = append(l.items, item)
+		l.items = append(l.items, p.expression())
 	}
-	return l, nil
+	return l
 }
 
-func (p *parser) dict() (expression, error) {
+func (p *parser) dict() expression {
 	var d dictOf
 	for !p.skip(operatorToken, "}") {
 		if len(d.keys) > 0 {
-			if err := p.expect(operatorToken, ","); err != nil {
-				return nil, err
-			}
+			p.expect(operatorToken, ",")
 			if p.skip(operatorToken, "}") {
 				break
 			}
 		}
-		key, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		if err := p.expect(operatorToken, ":"); err != nil {
-			return nil, err
-		}
-		value, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
+		key := p.expression()
+		p.expect(operatorToken, ":")
+		value := p.expression()
 		d.keys, d.values = append(d.keys, key), append(d.values, value)
 	}
-	return d, nil
+	return d
 }
 
 // postfix reads attributes, items and calls of a value. dynamic is p.dynamic before the value.
-func (p *parser) postfix(value expression, dynamic int) (expression, error) {
+func (p *parser) postfix(value expression, dynamic int) expression {
 	for n := 0; ; n++ {
 		if n == maxDepth {
-			return nil, p.deepChain()
+			panic(p.tooDeep())
 		}
-		var err error
 		switch {
 		case p.skip(operatorToken, "."):
 			if p.now().kind == integerToken {
-				var at expression
-				at, err = p.primary()
-				value = index{value, at}
+				value = index{value, p.primary()}
 				break
 			}
-			var name string
-			name, err = p.name()
-			value = attribute{value, name}
+			value = attribute{value, p.name()}
 		case p.skip(operatorToken, "["):
-			if value, err = p.subscript(value); err == nil {
-				if part, isSlice := value.(slice); isSlice {
-					part.constant = p.dynamic == dynamic
-					value = part
-				}
+			value = p.subscript(value)
+			if part, isSlice := value.(slice); isSlice {
+				part.constant = p.dynamic == dynamic
+				value = part
 			}
 		case p.is(operatorToken, "("):
 			p.dynamic++
-			var args arguments
-			args, err = p.arguments()
-			value = call{value, args}
+			value = call{value, p.arguments()}
 		default:
-			return value, nil
-		}
-		if err != nil {
-			return nil, err
+			return value
 		}
 	}
 }
 
-func (p *parser) subscript(of expression) (expression, error) {
+func (p *parser) subscript(of expression) expression {
 	var parts [3]expression
 	colons := 0
 	for !p.skip(operatorToken, "]") {
 		if p.skip(operatorToken, ":") {
 			if colons++; colons > 2 {
-				return nil, p.wrong("]")
+				panic(p.wrong("]"))
 			}
 			continue
 		}
@@ -394,137 +337,109 @@ func (p *parser) subscript(of expression) (expression, error) {
 			if p.is(operatorToken, ",") && colons == 0 {
 				return p.tupleIndex(of, parts[0])
 			}
-			return nil, p.wrong("]")
+			panic(p.wrong("]"))
 		}
-		part, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		parts[colons] = part
+		parts[colons] = p.expression()
 	}
 	switch {
 	case colons > 0:
-		return slice{of: of, from: parts[0], to: parts[1], step: parts[2]}, nil
+		return slice{of: of, from: parts[0], to: parts[1], step: parts[2]}
 	case parts[0] == nil:
-		return nil, p.wrong("an index")
+		panic(p.wrong("an index"))
 	}
-	return index{of, parts[0]}, nil
+	return index{of, parts[0]}
 }
 
 // tupleIndex reads the rest of an index that consists of several values.
-func (p *parser) tupleIndex(of, first expression) (expression, error) {
+func (p *parser) tupleIndex(of, first expression) expression {
 	all := []expression{first}
 	for p.skip(operatorToken, ",") {
-		next, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, next)
+		all = append(all, p.expression())
 	}
-	return index{of, listOf{all, true}}, p.expect(operatorToken, "]")
+	p.expect(operatorToken, "]")
+	return index{of, listOf{all, true}}
 }
 
-func (p *parser) arguments() (a arguments, err error) {
-	if err := p.expect(operatorToken, "("); err != nil {
-		return a, err
-	}
+func (p *parser) arguments() (a arguments) {
+	p.expect(operatorToken, "(")
 	for n := 0; !p.skip(operatorToken, ")"); n++ {
 		if n > 0 {
-			if err := p.expect(operatorToken, ","); err != nil {
-				return a, err
-			}
+			p.expect(operatorToken, ",")
 			if p.skip(operatorToken, ")") {
 				break
 			}
 		}
-		if err := p.argument(&a); err != nil {
-			return a, err
-		}
+		p.argument(&a)
 	}
-	return a, nil
+	return a
 }
 
 // argument reads one argument of a call.
-func (p *parser) argument(a *arguments) (err error) {
+func (p *parser) argument(a *arguments) {
 	switch {
 	case a.dict != nil, p.is(operatorToken, "*") && a.list != nil:
-		return p.wrong("the end of the arguments")
+		panic(p.wrong("the end of the arguments"))
 	case p.skip(operatorToken, "*"):
-		a.list, err = p.expression()
-		return err
+		a.list = p.expression()
+		return
 	case p.skip(operatorToken, "**"):
-		a.dict, err = p.expression()
-		return err
+		a.dict = p.expression()
+		return
 	}
 	name := ""
 	if p.now().kind == nameToken && p.tokens[p.at+1].kind == operatorToken && p.tokens[p.at+1].text == "=" {
 		name = p.take().text
 		p.at++
 	}
-	value, err := p.expression()
+	value := p.expression()
 	switch {
-	case err != nil:
-		return err
 	case name != "" && slices.Contains(a.names, name):
-		return p.unsupported("a duplicate argument")
+		panic(p.unsupported("a duplicate argument"))
 	case name != "":
 		a.names, a.named = append(a.names, name), append(a.named, value)
 	case len(a.names) > 0 || a.list != nil:
-		return p.wrong("an argument with a name")
+		panic(p.wrong("an argument with a name"))
 	default:
 		a.placed = append(a.placed, value)
 	}
-	return nil
 }
 
 // filters reads the filters and tests after a value.
-func (p *parser) filters(value expression) (expression, error) {
+func (p *parser) filters(value expression) expression {
 	for n := 0; ; n++ {
 		if n == maxDepth {
-			return nil, p.deepChain()
+			panic(p.tooDeep())
 		}
-		var err error
 		switch {
 		case p.skip(operatorToken, "|"):
-			value, err = p.filterAfter(value)
+			value = p.filterAfter(value)
 		case p.skip(nameToken, "is"):
-			value, err = p.test(value)
+			value = p.test(value)
 		case p.is(operatorToken, "("):
 			p.dynamic++
-			var args arguments
-			args, err = p.arguments()
-			value = call{value, args}
+			value = call{value, p.arguments()}
 		default:
-			return value, nil
-		}
-		if err != nil {
-			return nil, err
+			return value
 		}
 	}
 }
 
 // filterAfter reads the filter after a bar.
-func (p *parser) filterAfter(value expression) (expression, error) {
+func (p *parser) filterAfter(value expression) expression {
 	f := filter{of: value, escape: p.escape}
-	var err error
-	if f.name, err = p.name(); err != nil {
-		return nil, err
-	}
+	f.name = p.name()
 	if !knownFilter(f.name) && !p.soft {
 		p.unknown = append(p.unknown, fmt.Sprintf("line %d: unknown filter %s", p.now().line, f.name))
 	}
 	if p.is(operatorToken, "(") {
-		f.args, err = p.arguments()
+		f.args = p.arguments()
 	}
-	return f, err
+	return f
 }
 
-func (p *parser) test(of expression) (expression, error) {
+func (p *parser) test(of expression) expression {
 	negated := p.skip(nameToken, "not")
-	name, err := p.name()
-	if err != nil {
-		return nil, err
-	}
+	name := p.name()
 	t := test{of: of, name: name}
 	if !knownTest(name) && !p.soft {
 		p.unknown = append(p.unknown, fmt.Sprintf("line %d: unknown test %s", p.now().line, name))
@@ -532,19 +447,15 @@ func (p *parser) test(of expression) (expression, error) {
 	now := p.now()
 	switch {
 	case p.is(operatorToken, "("):
-		t.args, err = p.arguments()
+		t.args = p.arguments()
 	case now.kind == nameToken && slices.Contains([]string{"else", "or", "and"}, now.text):
 	case now.kind == nameToken, now.kind == stringToken, now.kind == integerToken, now.kind == floatToken,
 		now.kind == operatorToken && (now.text == "[" || now.text == "{"):
-		var argument expression
 		dynamic := p.dynamic
-		if argument, err = p.primary(); err == nil {
-			argument, err = p.postfix(argument, dynamic)
-		}
-		t.args.placed = []expression{argument}
+		t.args.placed = []expression{p.postfix(p.primary(), dynamic)}
 	}
 	if negated {
-		return unary{"not", t}, err
+		return unary{"not", t}
 	}
-	return t, err
+	return t
 }

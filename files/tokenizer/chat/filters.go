@@ -8,73 +8,67 @@ import (
 // A filterFunc computes a filter.
 type filterFunc func(r *renderer, of any, g given) any
 
-// filterNamed returns the filter with a name, or nil.
-func filterNamed(name string) filterFunc {
-	for _, find := range []func(string) filterFunc{textFilter, listFilter, numberFilter, choiceFilter} {
-		if found := find(name); found != nil {
-			return found
+// filters are the filters of jinja2 by their names, except random. init sets them, because some
+// filters find others in this table.
+var filters map[string]filterFunc
+
+func init() {
+	filters = map[string]filterFunc{
+		// Lists, dicts and other values.
+		"default": defaultFilter, "d": defaultFilter, "length": lengthFilter, "count": lengthFilter, "join": joinFilter,
+		"items": itemsFilter, "first": firstFilter, "last": lastFilter, "reverse": reverseFilter, "sort": sortFilter,
+		"dictsort": dictsortFilter, "unique": uniqueFilter, "batch": batchFilter, "slice": sliceFilter, "attr": attrFilter,
+		"groupby": groupbyFilter, "pprint": prettyFilter, "tojson": (*renderer).tojson, "map": mapFilter,
+		"list": plain(func(r *renderer, of any) any { return &list{items: r.cloned(of)} }),
+
+		// Numbers.
+		"int": intFilter, "float": floatFilter, "abs": absFilter, "round": roundFilter, "filesizeformat": filesizeFilter, "sum": sumFilter,
+
+		// Texts.
+		"replace": replaceFilter, "indent": indentFilter, "truncate": truncateFilter, "trim": trimFilter, "center": centerFilter,
+		"format": formatFilter, "wordcount": wordcountFilter, "wordwrap": wordwrapFilter,
+		"title":  plain(func(r *renderer, of any) any { return r.titleFilter(r.text(of)) }),
+		"string": plain(func(r *renderer, of any) any { return like(of, r.text(of)) }),
+
+		// HTML and URLs.
+		"urlencode": urlencodeFilter, "urlize": urlizeFilter, "xmlattr": xmlattrFilter, "striptags": striptagsFilter,
+		"safe":        plain(func(r *renderer, of any) any { return markup(r.text(of)) }),
+		"escape":      plain(func(r *renderer, of any) any { return r.escaped(of) }),
+		"forceescape": plain(func(r *renderer, of any) any { return r.escaped(r.text(of)) }),
+	}
+	filters["e"] = filters["escape"]
+	for _, name := range []string{"upper", "lower", "capitalize"} {
+		filters[name] = plain(func(r *renderer, of any) any { return like(of, letterMethods[name](r, r.text(of))) })
+	}
+	for _, name := range []string{"min", "max"} {
+		filters[name] = func(r *renderer, of any, g given) any { return r.extreme(name, of, g) }
+	}
+	for _, name := range []string{"select", "reject", "selectattr", "rejectattr"} {
+		filters[name] = func(r *renderer, of any, g given) any {
+			return r.lazy(func() func() (any, bool) { return r.chosen(name, of, g) })
 		}
 	}
-	return nil
+}
+
+// plain returns a filter without arguments.
+func plain(compute func(r *renderer, of any) any) filterFunc {
+	return func(r *renderer, of any, g given) any {
+		g.bind()
+		return compute(r, of)
+	}
 }
 
 // knownFilter reports whether name is a filter of jinja2. Templates with an unknown filter are not valid.
-func knownFilter(name string) bool {
-	return name == "random" || filterNamed(name) != nil
-}
+func knownFilter(name string) bool { return name == "random" || filters[name] != nil }
 
 func (r *renderer) filter(name string, of any, g given) any {
-	if compute := filterNamed(name); compute != nil {
+	if compute := filters[name]; compute != nil {
 		return compute(r, of, g)
 	}
 	if name == "random" {
 		r.unsupported("the filter random, whose result is random")
 	}
 	r.wrong("unknown filter %s", name)
-	return nil
-}
-
-// listFilter returns a filter for lists, dicts and other values.
-func listFilter(name string) filterFunc {
-	switch name {
-	case "default", "d":
-		return defaultFilter
-	case "length", "count":
-		return lengthFilter
-	case "join":
-		return joinFilter
-	case "list":
-		return func(r *renderer, of any, g given) any {
-			g.bind()
-			return &list{items: r.cloned(of)}
-		}
-	case "items":
-		return itemsFilter
-	case "first":
-		return firstFilter
-	case "last":
-		return lastFilter
-	case "reverse":
-		return reverseFilter
-	case "sort":
-		return sortFilter
-	case "dictsort":
-		return dictsortFilter
-	case "unique":
-		return uniqueFilter
-	case "batch":
-		return batchFilter
-	case "slice":
-		return sliceFilter
-	case "attr":
-		return attrFilter
-	case "groupby":
-		return groupbyFilter
-	case "pprint":
-		return prettyFilter
-	case "tojson":
-		return func(r *renderer, of any, g given) any { return r.tojson(of, g) }
-	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"math"
 	"math/big"
 	"strconv"
@@ -248,9 +249,7 @@ func (r *renderer) convertWhole(p placeholder, value any, escape bool) string {
 		r.wrong("the format %%%c of a value of the type %s", p.verb, typeName(value))
 	}
 	base := map[byte]int{'x': 16, 'X': 16, 'o': 8}[p.verb]
-	if base == 0 {
-		base = 10
-	}
+	base = cmp.Or(base, 10)
 	r.spend(n.BitLen())
 	text := new(big.Int).Abs(n).Text(base)
 	if p.verb == 'X' {

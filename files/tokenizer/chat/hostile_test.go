@@ -31,8 +31,8 @@ func TestHostileTemplates(t *testing.T) {
 		"quotient":       "{% set a = 3 ** 8000 %}{% set b = 7 ** 4900 + 1 %}" + again("a / b"),
 		"integer as key": "{% set a = 3 ** 8000 %}{% set d = {a: 1} %}" + again("d[a]"),
 	} {
-		if _, err := render(source, Input{}); !errors.Is(err, ErrTooMuch) {
-			t.Errorf("%s: error %v, want %v", name, err, ErrTooMuch)
+		if _, err := render(source, Input{}); !errors.Is(err, errTooMuch) {
+			t.Errorf("%s: error %v, want %v", name, err, errTooMuch)
 		}
 	}
 	for source, want := range map[string]string{

@@ -12,9 +12,9 @@ import (
 
 // Errors of templates.
 var (
-	ErrUnsupported = errors.New("unsupported feature of chat templates")
-	ErrSyntax      = errors.New("invalid chat template")
-	ErrTooMuch     = errors.New("the chat template exceeds a limit")
+	errUnsupported = errors.New("unsupported feature of chat templates")
+	errSyntax      = errors.New("invalid chat template")
+	errTooMuch     = errors.New("the chat template exceeds a limit")
 	ErrTemplate    = errors.New("cannot apply the chat template")
 )
 
@@ -70,10 +70,10 @@ type lexer struct {
 
 func lex(source string) ([]token, error) {
 	if len(source) > maxSource {
-		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooMuch, len(source), maxSource)
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", errTooMuch, len(source), maxSource)
 	}
 	if !utf8.ValidString(source) {
-		return nil, fmt.Errorf("%w: not UTF-8", ErrSyntax)
+		return nil, fmt.Errorf("%w: not UTF-8", errSyntax)
 	}
 	source = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source)
 	l := &lexer{rest: strings.TrimSuffix(source, "\n"), line: 1, lineStart: true}
@@ -157,7 +157,7 @@ func (l *lexer) raw(begin string) error {
 		return nil // as in jinja2
 	}
 	if end == nil {
-		return fmt.Errorf("%w: line %d: a raw block has no end", ErrSyntax, l.line)
+		return fmt.Errorf("%w: line %d: a raw block has no end", errSyntax, l.line)
 	}
 	sign := byte(0)
 	if end[2] < end[3] {
@@ -197,7 +197,7 @@ func (l *lexer) comment() error {
 		return nil // as in jinja2
 	}
 	if end < 0 {
-		return fmt.Errorf("%w: line %d: a comment has no end", ErrSyntax, l.line)
+		return fmt.Errorf("%w: line %d: a comment has no end", errSyntax, l.line)
 	}
 	if end > 0 && (l.rest[end-1] == '-' || l.rest[end-1] == '+') {
 		end--
@@ -236,7 +236,7 @@ func (l *lexer) inside(begin, end kind, closer string) error {
 		rest := strings.TrimLeftFunc(l.rest, isSpace)
 		l.skip(len(l.rest) - len(rest))
 		if l.rest == "" {
-			return fmt.Errorf("%w: line %d: a tag has no end", ErrSyntax, l.line)
+			return fmt.Errorf("%w: line %d: a tag has no end", errSyntax, l.line)
 		}
 		if len(open) == 0 {
 			line := l.line
@@ -306,7 +306,7 @@ func (l *lexer) operator(open *[]byte) error {
 			*open = append(*open, map[string]byte{"(": ')', "[": ']', "{": '}'}[op])
 		case ")", "]", "}":
 			if len(*open) == 0 || (*open)[len(*open)-1] != op[0] {
-				return fmt.Errorf("%w: line %d: unmatched %q", ErrSyntax, l.line, op)
+				return fmt.Errorf("%w: line %d: unmatched %q", errSyntax, l.line, op)
 			}
 			*open = (*open)[:len(*open)-1]
 		}
@@ -315,7 +315,7 @@ func (l *lexer) operator(open *[]byte) error {
 		return nil
 	}
 	r, _ := utf8.DecodeRuneInString(l.rest)
-	return fmt.Errorf("%w: line %d: the character %q in a tag", ErrUnsupported, l.line, r)
+	return fmt.Errorf("%w: line %d: the character %q in a tag", errUnsupported, l.line, r)
 }
 
 // quoted reads a string with Python's escapes.
@@ -338,7 +338,7 @@ func (l *lexer) quoted(quote byte) error {
 			out.WriteByte(c)
 		}
 	}
-	return fmt.Errorf("%w: line %d: a string has no end", ErrSyntax, l.line)
+	return fmt.Errorf("%w: line %d: a string has no end", errSyntax, l.line)
 }
 
 var escapes = map[byte]string{
@@ -349,7 +349,7 @@ var escapes = map[byte]string{
 // escape in bytes.
 func escape(out *strings.Builder, rest string) (int, error) {
 	if rest == "" {
-		return 0, fmt.Errorf("%w: a string has no end", ErrSyntax)
+		return 0, fmt.Errorf("%w: a string has no end", errSyntax)
 	}
 	if text, simple := escapes[rest[0]]; simple {
 		out.WriteString(text)
@@ -359,14 +359,14 @@ func escape(out *strings.Builder, rest string) (int, error) {
 	case c == 'x' || c == 'u' || c == 'U':
 		n := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
 		if len(rest) <= n {
-			return 0, fmt.Errorf("%w: an escape is cut off", ErrSyntax)
+			return 0, fmt.Errorf("%w: an escape is cut off", errSyntax)
 		}
 		value, err := strconv.ParseUint(rest[1:1+n], 16, 32)
 		if err == nil && value >= 0xd800 && value <= 0xdfff {
-			return 0, fmt.Errorf("%w: the escape \\%s of a surrogate", ErrUnsupported, rest[:1+n])
+			return 0, fmt.Errorf("%w: the escape \\%s of a surrogate", errUnsupported, rest[:1+n])
 		}
 		if err != nil || !utf8.ValidRune(rune(value)) {
-			return 0, fmt.Errorf("%w: invalid escape \\%s", ErrSyntax, rest[:1+n])
+			return 0, fmt.Errorf("%w: invalid escape \\%s", errSyntax, rest[:1+n])
 		}
 		out.WriteRune(rune(value))
 		return 1 + n, nil
@@ -379,7 +379,7 @@ func escape(out *strings.Builder, rest string) (int, error) {
 		out.WriteRune(rune(value))
 		return n, nil
 	case c == 'N':
-		return 0, fmt.Errorf("%w: the escape \\%c", ErrUnsupported, c)
+		return 0, fmt.Errorf("%w: the escape \\%c", errUnsupported, c)
 	default:
 		out.WriteByte('\\')
 		return 0, nil

@@ -25,7 +25,7 @@ func Load(file func(name string) ([]byte, bool)) (*Template, map[string]string, 
 	config := map[string]json.RawMessage{}
 	if data, found := file("tokenizer_config.json"); found {
 		if len(data) > maxConfig {
-			return nil, nil, fmt.Errorf("tokenizer_config.json: %w: %d bytes", ErrTooMuch, len(data))
+			return nil, nil, fmt.Errorf("tokenizer_config.json: %w: %d bytes", errTooMuch, len(data))
 		}
 		if err := decode(data, &config); err != nil {
 			return nil, nil, fmt.Errorf("tokenizer_config.json: %w", err)
@@ -37,7 +37,7 @@ func Load(file func(name string) ([]byte, bool)) (*Template, map[string]string, 
 	}
 	if source, found := file("chat_template.jinja"); found {
 		if err := filestart.Check(source); err != nil && !errors.Is(err, filestart.ErrMark) { // transformers keeps the mark
-			return nil, nil, fmt.Errorf("%w: %w", ErrSyntax, err)
+			return nil, nil, fmt.Errorf("%w: %w", errSyntax, err)
 		}
 		t, err := Parse(string(source))
 		return t, tokens, err
@@ -113,5 +113,5 @@ func chosen(raw json.RawMessage) (source string, err error) {
 			return one.Template, nil
 		}
 	}
-	return "", fmt.Errorf("%w: chat_template has several templates, but none named default", ErrUnsupported)
+	return "", fmt.Errorf("%w: chat_template has several templates, but none named default", errUnsupported)
 }

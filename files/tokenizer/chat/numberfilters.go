@@ -7,27 +7,6 @@ import (
 	"strings"
 )
 
-// numberFilter returns a filter of numbers.
-func numberFilter(name string) filterFunc {
-	switch name {
-	case "int":
-		return intFilter
-	case "float":
-		return floatFilter
-	case "abs":
-		return absFilter
-	case "round":
-		return roundFilter
-	case "filesizeformat":
-		return filesizeFilter
-	case "sum":
-		return sumFilter
-	case "min", "max":
-		return func(r *renderer, of any, g given) any { return r.extreme(name, of, g) }
-	}
-	return nil
-}
-
 // parseInt parses an integer like Python's int, in a base of 2 to 36, or in the base of its prefix
 // if base is 0.
 func parseInt(text string, base int) (*big.Int, bool) {

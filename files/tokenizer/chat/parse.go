@@ -135,41 +135,42 @@ func (p *parser) skip(k kind, text string) bool {
 	return false
 }
 
-func (p *parser) expect(k kind, text string) error {
+func (p *parser) expect(k kind, text string) {
 	if !p.skip(k, text) {
-		return p.wrong(strconv.Quote(text))
+		panic(p.wrong(strconv.Quote(text)))
 	}
-	return nil
 }
 
-func (p *parser) wrong(want string) error {
-	return fmt.Errorf("%w: line %d: unexpected %s, want %s", ErrSyntax, p.now().line, p.now(), want)
+// failed returns an error at the current token. The parser panics with it, and Parse recovers it.
+func (p *parser) failed(kind error, format string, args ...any) failure {
+	return failure{fmt.Errorf("%w: line %d: %s", kind, p.now().line, fmt.Sprintf(format, args...))}
 }
 
-func (p *parser) unsupported(feature string) error {
-	return fmt.Errorf("%w: line %d: %s", ErrUnsupported, p.now().line, feature)
+func (p *parser) wrong(want string) failure {
+	return p.failed(errSyntax, "unexpected %s, want %s", p.now(), want)
 }
 
-func (p *parser) name() (string, error) {
+func (p *parser) unsupported(feature string) failure { return p.failed(errUnsupported, "%s", feature) }
+
+func (p *parser) tooDeep() failure { return p.failed(errTooMuch, "nested deeper than %d", maxDepth) }
+
+func (p *parser) name() string {
 	if p.now().kind != nameToken {
-		return "", p.wrong("a name")
+		panic(p.wrong("a name"))
 	}
-	return p.take().text, nil
+	return p.take().text
 }
 
-func (p *parser) deeper() error {
+func (p *parser) deeper() {
 	if p.depth++; p.depth > maxDepth {
-		return fmt.Errorf("%w: line %d: nested deeper than %d", ErrTooMuch, p.now().line, maxDepth)
+		panic(p.tooDeep())
 	}
-	return nil
 }
 
 // statements reads up to a tag with one of the given names. It stops after the name of this tag.
 // Without names, it reads to the end of the template.
-func (p *parser) statements(until ...string) (all []statement, end string, err error) {
-	if err := p.deeper(); err != nil {
-		return nil, "", err
-	}
+func (p *parser) statements(until ...string) (all []statement, end string) {
+	p.deeper()
 	defer func() { p.depth-- }()
 	for {
 		t := p.take()
@@ -177,57 +178,44 @@ func (p *parser) statements(until ...string) (all []statement, end string, err e
 		case textToken:
 			all = append(all, statement{t.line, textNode{t.text}})
 		case beginValue:
-			value, err := p.tuple(true)
-			if err != nil {
-				return nil, "", err
-			}
+			value := p.tuple(true)
 			if p.take().kind != endValue {
 				p.at--
-				return nil, "", p.wrong("}}")
+				panic(p.wrong("}}"))
 			}
 			all = append(all, statement{t.line, valueNode{value, p.escape}})
 		case beginBlock:
-			name, err := p.name()
-			if err != nil {
-				return nil, "", err
-			}
+			name := p.name()
 			if slices.Contains(until, name) {
-				return all, name, nil
+				return all, name
 			}
-			node, err := p.block(name)
-			if err != nil {
-				return nil, "", err
-			}
-			all = append(all, statement{t.line, node})
+			all = append(all, statement{t.line, p.block(name)})
 		case endOfTemplate:
 			if len(until) > 0 {
-				return nil, "", p.wrong(until[len(until)-1])
+				panic(p.wrong(until[len(until)-1]))
 			}
-			return all, "", nil
+			return all, ""
 		default:
-			return nil, "", p.wrong("a statement")
+			panic(p.wrong("a statement"))
 		}
 	}
 }
 
-func (p *parser) closeBlock() error {
+func (p *parser) closeBlock() {
 	if p.now().kind != endBlock {
-		return p.wrong("%}")
+		panic(p.wrong("%}"))
 	}
 	p.at++
-	return nil
 }
 
 // body reads statements up to the tag with a name, and the tag.
-func (p *parser) body(end string) ([]statement, error) {
-	all, _, err := p.statements(end)
-	if err != nil {
-		return nil, err
-	}
-	return all, p.closeBlock()
+func (p *parser) body(end string) []statement {
+	all, _ := p.statements(end)
+	p.closeBlock()
+	return all
 }
 
-func (p *parser) block(name string) (any, error) {
+func (p *parser) block(name string) any {
 	switch name {
 	case "if":
 		return p.ifBlock()
@@ -250,122 +238,94 @@ func (p *parser) block(name string) (any, error) {
 	case "generation":
 		p.marks = true
 		var node blockNode
-		err := p.macroBody(&node.of, "endgeneration")
-		return node, err
+		p.macroBody(&node.of, "endgeneration")
+		return node
 	case "break", "continue":
 		if p.loops == 0 {
 			if p.inBlock {
-				return nil, p.unsupported("the tag " + name + " that leaves a tag within a loop")
+				panic(p.unsupported("the tag " + name + " that leaves a tag within a loop"))
 			}
-			return nil, fmt.Errorf("%w: line %d: %s outside of a loop", ErrSyntax, p.now().line, name)
+			panic(p.failed(errSyntax, "%s outside of a loop", name))
 		}
-		return jumpNode{name == "continue"}, p.closeBlock()
+		p.closeBlock()
+		return jumpNode{name == "continue"}
 	}
-	return nil, p.unsupported("the tag " + name)
+	panic(p.unsupported("the tag " + name))
 }
 
 // scoped reads the body of a block whose variables end with the block.
-func (p *parser) scoped(end string) ([]statement, error) {
+func (p *parser) scoped(end string) []statement {
 	soft, around := p.soft, p.frame
 	p.soft, p.frame = false, newFrame(around)
-	body, err := p.body(end)
+	body := p.body(end)
 	p.soft, p.frame, p.last = soft, around, p.frame
-	return body, err
+	return body
 }
 
 // separate reads the body of a block that break and continue cannot leave.
-func (p *parser) separate(end string) ([]statement, error) {
+func (p *parser) separate(end string) []statement {
 	loops, inBlock := p.loops, p.inBlock
 	p.loops, p.inBlock = 0, inBlock || loops > 0
-	body, err := p.scoped(end)
+	body := p.scoped(end)
 	p.loops, p.inBlock = loops, inBlock
-	return body, err
+	return body
 }
 
-func (p *parser) ifBlock() (any, error) {
+func (p *parser) ifBlock() any {
 	soft := p.soft
 	p.soft = true
-	node, err := p.branches()
+	node := p.branches()
 	p.soft = soft
-	return node, err
+	return node
 }
 
-func (p *parser) branches() (any, error) {
-	condition, err := p.tuple(false)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
-	then, end, err := p.statements("elif", "else", "endif")
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) branches() any {
+	condition := p.tuple(false)
+	p.closeBlock()
+	then, end := p.statements("elif", "else", "endif")
 	node := ifNode{condition: condition, then: then}
 	switch end {
 	case "elif":
-		if err := p.deeper(); err != nil {
-			return nil, err
-		}
+		p.deeper()
 		line := p.now().line
-		inner, err := p.branches()
+		node.or = []statement{{line, p.branches()}}
 		p.depth--
-		node.or = []statement{{line, inner}}
-		return node, err
 	case "else":
-		if err := p.closeBlock(); err != nil {
-			return nil, err
-		}
-		node.or, err = p.body("endif")
-		return node, err
+		p.closeBlock()
+		node.or = p.body("endif")
+	default:
+		p.closeBlock()
 	}
-	return node, p.closeBlock()
+	return node
 }
 
-func (p *parser) forBlock() (any, error) {
+func (p *parser) forBlock() any {
 	var node forNode
-	var err error
-	if node.target, err = p.target(false); err != nil {
-		return nil, err
-	}
-	if err = p.expect(nameToken, "in"); err != nil {
-		return nil, err
-	}
-	if node.over, err = p.tuple(false); err != nil {
-		return nil, err
-	}
+	node.target = p.target(false)
+	p.expect(nameToken, "in")
+	node.over = p.tuple(false)
 	soft := p.soft
 	around := p.frame
 	p.soft, p.frame = false, newFrame(around)
 	defer func() { p.soft, p.frame = soft, around }()
 	if p.skip(nameToken, "if") {
-		if node.condition, err = p.expression(); err != nil {
-			return nil, err
-		}
+		node.condition = p.expression()
 	}
 	node.recursive = p.skip(nameToken, "recursive")
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
+	p.closeBlock()
 	inBlock := p.inBlock
 	p.loops, p.inBlock, node.escape = p.loops+1, false, p.escape
-	body, end, err := p.statements("else", "endfor")
+	body, end := p.statements("else", "endfor")
 	p.loops, p.inBlock = p.loops-1, inBlock
-	if err != nil {
-		return nil, err
-	}
 	node.body = body
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
+	p.closeBlock()
 	if end == "else" {
 		loops := p.loops
 		if node.recursive { // a function in jinja2, which break cannot leave
 			p.loops = 0
 		}
-		node.or, err = p.body("endfor")
+		node.or = p.body("endfor")
 		p.loops = loops
 	}
-	return node, err
+	return node
 }

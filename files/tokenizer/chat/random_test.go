@@ -15,7 +15,7 @@ import (
 const randomVariable = "PSYCHE_CHAT_RANDOM"
 
 // TestRandomTemplates compares the texts of random templates with transformers. A template that only this package refuses
-// must be an error that wraps ErrUnsupported or ErrTooMuch.
+// must be an error that wraps errUnsupported or errTooMuch.
 func TestRandomTemplates(t *testing.T) {
 	name := os.Getenv(randomVariable)
 	if name == "" {
@@ -89,7 +89,7 @@ func (v randomVector) verdict(text string, err error) string {
 	switch {
 	case v.Error != "" && err != nil:
 		return "refused by both"
-	case v.Error == "" && (errors.Is(err, ErrUnsupported) || errors.Is(err, ErrTooMuch)):
+	case v.Error == "" && (errors.Is(err, errUnsupported) || errors.Is(err, errTooMuch)):
 		return "refused only here"
 	case v.Error == "" && err == nil && text == v.Text:
 		return "equal"

@@ -61,29 +61,31 @@ type Input struct {
 	Now                 time.Time         // result of strftime_now; zero means that strftime_now is an error
 }
 
-// Parse reads a template. Errors wrap ErrSyntax, ErrUnsupported or ErrTooMuch and name the line.
-func Parse(source string) (*Template, error) {
+// Parse reads a template. Errors wrap errSyntax, errUnsupported or errTooMuch and name the line.
+func Parse(source string) (t *Template, err error) {
 	tokens, err := lex(source)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if value := recover(); value != nil {
+			err = caught(value)
+		}
+	}()
 	p := &parser{tokens: tokens, frame: newFrame(nil)}
-	body, _, err := p.statements()
-	if err != nil {
-		return nil, err
-	}
+	body, _ := p.statements()
 	if len(p.unknown) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrSyntax, p.unknown[0])
+		return nil, fmt.Errorf("%w: %s", errSyntax, p.unknown[0])
 	}
 	for _, one := range p.filtered {
 		if !one.frame.names(one.name) {
-			return nil, fmt.Errorf("%w: the variable %s only in a filter of the tag set", ErrUnsupported, one.name)
+			return nil, fmt.Errorf("%w: the variable %s only in a filter of the tag set", errUnsupported, one.name)
 		}
 	}
 	return &Template{body, p.marks, tokens}, nil
 }
 
-// Render returns the text of a conversation. Errors wrap ErrTemplate, ErrUnsupported or ErrTooMuch.
+// Render returns the text of a conversation. Errors wrap ErrTemplate, errUnsupported or errTooMuch.
 // If the template calls raise_exception, the error wraps ErrTemplate.
 func (t *Template) Render(in Input) (text string, err error) {
 	text, _, err = t.render(in)
@@ -103,11 +105,7 @@ func (t *Template) renderWithin(in Input, steps, work int) (text string, marked 
 	r := &renderer{now: in.Now, steps: steps, work: work}
 	defer func() {
 		if value := recover(); value != nil {
-			failed, ours := value.(failure)
-			if !ours {
-				panic(value)
-			}
-			text, marked, err = "", nil, failed.error
+			text, marked, err = "", nil, caught(value)
 			if r.line > 0 { // 0: the input is invalid
 				err = fmt.Errorf("%w (line %d)", err, r.line)
 			}
@@ -127,7 +125,7 @@ func (t *Template) renderWithin(in Input, steps, work int) (text string, marked 
 	r.out = r.buffer()
 	r.whole, r.blocks = r.out, top
 	if left := r.all(t.body, top); left != nil {
-		return "", nil, fmt.Errorf("%w: %w outside of a loop", ErrSyntax, left)
+		return "", nil, fmt.Errorf("%w: %w outside of a loop", errSyntax, left)
 	}
 	return r.out.String(), r.marked, nil
 }
@@ -139,8 +137,17 @@ func checked(r *renderer, text string) string {
 	return text
 }
 
-// failure carries an error out of a template.
+// failure carries an error out of the parser or the renderer.
 type failure struct{ error }
+
+// caught returns the error of a recovered failure. It continues any other panic.
+func caught(value any) error {
+	failed, ours := value.(failure)
+	if !ours {
+		panic(value)
+	}
+	return failed.error
+}
 
 type renderer struct {
 	now    time.Time
@@ -161,11 +168,11 @@ func (r *renderer) wrong(format string, args ...any) {
 }
 
 func (r *renderer) unsupported(format string, args ...any) {
-	panic(failure{fmt.Errorf("%w: %s", ErrUnsupported, fmt.Sprintf(format, args...))})
+	panic(failure{fmt.Errorf("%w: %s", errUnsupported, fmt.Sprintf(format, args...))})
 }
 
 func (r *renderer) tooMuch(format string, args ...any) {
-	panic(failure{fmt.Errorf("%w: %s", ErrTooMuch, fmt.Sprintf(format, args...))})
+	panic(failure{fmt.Errorf("%w: %s", errTooMuch, fmt.Sprintf(format, args...))})
 }
 
 func (r *renderer) step(n int) {

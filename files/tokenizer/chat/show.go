@@ -173,7 +173,7 @@ type layout struct {
 }
 
 // tojson implements the filter of transformers, which has the arguments of json.dumps.
-func (r *renderer) tojson(of any, g given) string {
+func (r *renderer) tojson(of any, g given) any {
 	args := g.bind("ensure_ascii", "indent", "separators", "sort_keys")
 	l := layout{ascii: truth(or(args[0], false)), sorted: truth(or(args[3], false)), item: ", ", key: ": "}
 	_, isPlain := str(of) // Python ignores indent and the types of the separators

@@ -4,79 +4,15 @@ import (
 	"strings"
 )
 
-// textFilter returns a filter of texts.
-func textFilter(name string) filterFunc {
-	switch name {
-	case "upper", "lower", "capitalize":
-		return func(r *renderer, of any, g given) any {
-			g.bind()
-			return like(of, letterMethods[name](r, r.text(of)))
-		}
-	case "title":
-		return func(r *renderer, of any, g given) any {
-			g.bind()
-			return r.titleFilter(r.text(of))
-		}
-	case "trim":
-		return func(r *renderer, of any, g given) any {
-			r.read(of)
-			return like(of, r.stripped(r.text(of), or(g.bind("chars")[0], nil), g, name))
-		}
-	case "string":
-		return func(r *renderer, of any, g given) any {
-			g.bind()
-			return like(of, r.text(of))
-		}
-	case "replace":
-		return replaceFilter
-	case "indent":
-		return indentFilter
-	case "truncate":
-		return truncateFilter
-	case "center":
-		return func(r *renderer, of any, g given) any {
-			width := or(g.bind("width")[0], int64(80))
-			r.read(of)
-			return like(of, r.padded(r.text(of), name, given{r, g.call, []any{width}, nil, nil}))
-		}
-	case "format":
-		return formatFilter
-	case "wordcount":
-		return wordcountFilter
-	case "wordwrap":
-		return wordwrapFilter
-	}
-	return htmlFilter(name)
+func trimFilter(r *renderer, of any, g given) any {
+	r.read(of)
+	return like(of, r.stripped(r.text(of), or(g.bind("chars")[0], nil), g, "trim"))
 }
 
-// htmlFilter returns a filter that creates texts for HTML or URLs.
-func htmlFilter(name string) filterFunc {
-	switch name {
-	case "safe":
-		return func(r *renderer, of any, g given) any {
-			g.bind()
-			return markup(r.text(of))
-		}
-	case "escape", "e":
-		return func(r *renderer, of any, g given) any {
-			g.bind()
-			return r.escaped(of)
-		}
-	case "forceescape":
-		return func(r *renderer, of any, g given) any {
-			g.bind()
-			return r.escaped(r.text(of))
-		}
-	case "urlencode":
-		return urlencodeFilter
-	case "urlize":
-		return urlizeFilter
-	case "xmlattr":
-		return xmlattrFilter
-	case "striptags":
-		return striptagsFilter
-	}
-	return nil
+func centerFilter(r *renderer, of any, g given) any {
+	width := or(g.bind("width")[0], int64(80))
+	r.read(of)
+	return like(of, r.padded(r.text(of), "center", given{r, g.call, []any{width}, nil, nil}))
 }
 
 func replaceFilter(r *renderer, of any, g given) any {

@@ -36,8 +36,11 @@ func (r *renderer) message(m Message) *dict {
 // textOrNull returns a string that is given as JSON, or nil for null.
 func (r *renderer) textOrNull(name string, raw json.RawMessage) any {
 	value, err := r.fromJSON(raw)
-	if _, isText := value.(string); err != nil || !isText && value != nil {
+	if err != nil {
 		r.wrong("%s is not a string in JSON (%v)", name, err)
+	}
+	if _, isText := value.(string); !isText && value != nil {
+		r.wrong("%s is %.40s, want a string in JSON", name, raw)
 	}
 	return value
 }

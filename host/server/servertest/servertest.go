@@ -2,6 +2,7 @@
 package servertest
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"testing"
@@ -23,9 +24,7 @@ type Server struct {
 // unless the options specify one.
 func Start(t testing.TB, o server.Options) *Server {
 	t.Helper()
-	if o.Listen == "" {
-		o.Listen = "127.0.0.1:0"
-	}
+	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	s := &Server{t: t, cancel: cancel, done: make(chan struct{})}
 	ready := make(chan net.Addr, 1)

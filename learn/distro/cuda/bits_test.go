@@ -73,7 +73,7 @@ func mean(l distro.Layout, results []codec.TensorResult) codec.TensorResult {
 func compareMeans(t rapid.TB, d *Device, l distro.Layout, results []codec.TensorResult) {
 	t.Helper()
 	want := make([]float32, l.Elements())
-	b, err := d.NewBuffer(want)
+	b, err := d.newBuffer(want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func testAnyResults(t *testing.T, d *Device) {
 			results = append(results, drawResult(rt, l, fmt.Sprint(i)))
 		}
 		weights := normal(rapid.Uint64().Draw(rt, "weights"), l.Elements(), 1)
-		onDevice, err := d.NewBuffer(weights)
+		onDevice, err := d.newBuffer(weights)
 		if err != nil {
 			rt.Fatal(err)
 		}

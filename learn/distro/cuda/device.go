@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"unsafe"
@@ -18,8 +17,8 @@ import (
 // driver is too old for the output of NVRTC.
 var ErrNoCUDA = errors.New("no usable CUDA device")
 
-// ErrClosed means that a Device or Buffer was closed.
-var ErrClosed = errors.New("closed")
+// errClosed means that a Device was closed.
+var errClosed = errors.New("closed")
 
 // DevicePointer is an address in a device's memory.
 type DevicePointer uint64
@@ -89,10 +88,7 @@ func open(libraries libraries, device int) (*Device, error) {
 	return &Device{name: m.name, machine: m, tables: map[int]DevicePointer{}}, nil
 }
 
-// Name returns the device's name.
-func (d *Device) Name() string { return d.name }
-
-// Close frees the resources of this package on the device, except Buffers.
+// Close frees the resources of this package on the device.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +117,7 @@ func (d *Device) within(f func(m *machine) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.machine == nil {
-		return fmt.Errorf("CUDA device: %w", ErrClosed)
+		return fmt.Errorf("CUDA device: %w", errClosed)
 	}
 	return d.machine.within(func() error { return f(d.machine) })
 }
@@ -284,55 +280,4 @@ func store(m *machine, values []float32) (DevicePointer, error) {
 // devices.
 func bytesOf[T float32 | uint16 | int64](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
-}
-
-// Buffer is a tensor with its own device memory, for callers without a library that manages
-// tensors. Close frees it.
-type Buffer struct {
-	device *Device
-	tensor Tensor
-}
-
-// NewBuffer returns a buffer with a copy of the values, of which there must be at least one.
-func (d *Device) NewBuffer(values []float32) (*Buffer, error) {
-	if len(values) == 0 {
-		return nil, fmt.Errorf("device buffer: %w: no elements", distro.ErrInput)
-	}
-	b := &Buffer{device: d}
-	err := d.within(func(m *machine) error {
-		at, err := store(m, values)
-		b.tensor = Tensor{Address: at, Elements: len(values)}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("device buffer: %w", err)
-	}
-	return b, nil
-}
-
-// Tensor returns the buffer's tensor.
-func (b *Buffer) Tensor() Tensor { return b.tensor }
-
-// Values returns a copy of the buffer's values.
-func (b *Buffer) Values() ([]float32, error) {
-	if b.tensor.Address == 0 {
-		return nil, fmt.Errorf("device buffer: %w", ErrClosed)
-	}
-	values := make([]float32, b.tensor.Elements)
-	err := b.device.within(func(m *machine) error { return m.read(bytesOf(values), b.tensor.Address) })
-	runtime.KeepAlive(values)
-	if err != nil {
-		return nil, fmt.Errorf("device buffer: %w", err)
-	}
-	return values, nil
-}
-
-// Close frees the memory. It returns an error if the device was closed before.
-func (b *Buffer) Close() error {
-	if b.tensor.Address == 0 {
-		return nil
-	}
-	err := b.device.within(func(m *machine) error { return m.free(b.tensor.Address) })
-	b.tensor = Tensor{}
-	return err
 }

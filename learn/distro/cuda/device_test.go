@@ -75,7 +75,7 @@ func TestArgumentsThatDoNotFit(t *testing.T) {
 		"few gradients":        encode(full, few, 1),
 		"no gradients":         encode(full, nowhere, 1),
 		"top-k 0":              encode(full, full, 0),
-		"empty buffer":         func() error { _, err := d.NewBuffer(nil); return err },
+		"empty buffer":         func() error { _, err := d.newBuffer(nil); return err },
 	} {
 		if err := call(); !errors.Is(err, distro.ErrInput) {
 			t.Errorf("%s: error %v", name, err)
@@ -185,20 +185,20 @@ func TestManyThreads(t *testing.T) {
 
 func TestAfterClose(t *testing.T) {
 	d, l := emulated(t), square(t)
-	b, err := d.NewBuffer(make([]float32, 64))
+	b, err := d.newBuffer(make([]float32, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
 	weights := b.Tensor()
-	if d.Name() != "emulated" {
-		t.Errorf("name %q", d.Name())
+	if d.name != "emulated" {
+		t.Errorf("name %q", d.name)
 	}
 	for range 2 {
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.Values(); !errors.Is(err, ErrClosed) {
+	if _, err := b.Values(); !errors.Is(err, errClosed) {
 		t.Errorf("closed buffer: error %v", err)
 	}
 	for range 2 {
@@ -206,7 +206,7 @@ func TestAfterClose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.DecodeApply(l, nil, weights, distro.ApplyParams{WeightFactor: 1}); !errors.Is(err, ErrClosed) {
+	if err := d.DecodeApply(l, nil, weights, distro.ApplyParams{WeightFactor: 1}); !errors.Is(err, errClosed) {
 		t.Errorf("closed device: error %v", err)
 	}
 }

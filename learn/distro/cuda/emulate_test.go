@@ -68,7 +68,7 @@ func real(t testing.TB) *Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log("device:", device.Name())
+	t.Log("device:", device.name)
 	t.Cleanup(func() {
 		if err := device.Close(); err != nil {
 			t.Error(err)
@@ -77,9 +77,9 @@ func real(t testing.TB) *Device {
 	return device
 }
 
-func buffer(t testing.TB, d *Device, values []float32) *Buffer {
+func buffer(t testing.TB, d *Device, values []float32) *deviceBuffer {
 	t.Helper()
-	b, err := d.NewBuffer(values)
+	b, err := d.newBuffer(values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func buffer(t testing.TB, d *Device, values []float32) *Buffer {
 	return b
 }
 
-func values(t testing.TB, b *Buffer) []float32 {
+func values(t testing.TB, b *deviceBuffer) []float32 {
 	t.Helper()
 	got, err := b.Values()
 	if err != nil {

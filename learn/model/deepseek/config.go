@@ -19,10 +19,6 @@ const (
 // other sizes.
 var modelTypes = map[string][]string{ArchitectureV2: {"deepseek_v2"}, ArchitectureV3: {"deepseek_v3", "kimi_k2"}}
 
-// ErrConfig means that a config.json is invalid or requires features that this package does not
-// have.
-var ErrConfig = hfconfig.ErrInvalid
-
 // maxExperts is the maximum number of experts in all layers together: DeepSeek-V3 has 14848.
 const maxExperts = 1 << 18
 
@@ -110,7 +106,7 @@ func (s *shared) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseConfig parses a config.json. Errors wrap ErrConfig and name the field.
+// ParseConfig parses a config.json. Errors wrap hfconfig.ErrInvalid and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var o own
 	d, err := hfconfig.Read(data, &o, modelTypes)

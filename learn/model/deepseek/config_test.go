@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/learn/model/deepseek"
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
 const sizes = `"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
@@ -100,8 +101,8 @@ func TestParseConfig(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, deepseek.ErrConfig) {
-				t.Errorf("error %v, want ErrConfig", err)
+			if !errors.Is(err, hfconfig.ErrInvalid) {
+				t.Errorf("error %v, want ErrInvalid", err)
 			}
 			golden.Message(t, test.name, err)
 		})

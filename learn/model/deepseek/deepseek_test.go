@@ -238,7 +238,7 @@ func TestStackOfNoExperts(t *testing.T) {
 		{"model.layers.0.mlp.experts.gate_up_proj", []int64{0, 0, int64(v.config.HiddenSize)}},
 		{"model.layers.0.mlp.experts.down_proj", []int64{0, int64(v.config.HiddenSize), 0}},
 	} {
-		tensors := append(deepseek.Init(v.config, 1), safetensors.Tensor{Name: test.name, DType: safetensors.F32, Shape: test.shape})
+		tensors := append(deepseek.Init(v.config, 1, func(int64) {}), safetensors.Tensor{Name: test.name, DType: safetensors.F32, Shape: test.shape})
 		_, err := deepseek.New(t.Context(), e, v.config, deepseek.Options{}, tensors)
 		golden.Message(t, test.name, err)
 	}

@@ -15,10 +15,9 @@ const correctionName = "mlp.gate.e_score_correction_bias"
 // Init returns new weights, sorted by name: matrices drawn from a normal distribution of standard
 // deviation InitializerRange, norms one, corrections of scores zero. The same config and seed give
 // the same bits on every machine.
-func Init(c Config, seed uint64) []safetensors.Tensor { return InitTold(c, seed, func(int64) {}) }
-
-// InitTold is Init with progress: it calls made after each tensor with the number of its values.
-func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor {
+//
+// Init calls made after each tensor with the number of its values.
+func Init(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	add := func(name string, shape []int64) {
 		switch {

@@ -17,7 +17,7 @@ func TestInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tensors := deepseek.Init(c, 1)
+	tensors := deepseek.Init(c, 1, func(int64) {})
 	if !slices.IsSortedFunc(tensors, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted by name")
 	}

@@ -20,7 +20,7 @@ func BenchmarkTrainingStep(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := llama.New(b.Context(), e, config, llama.Options{}, llama.Init(config, 1))
+	m, err := llama.New(b.Context(), e, config, llama.Options{}, llama.Init(config, 1, func(int64) {}))
 	if err != nil {
 		b.Fatal(err)
 	}

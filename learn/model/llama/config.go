@@ -9,10 +9,6 @@ import (
 	"github.com/psyche-go/psyche/learn/model/rotary"
 )
 
-// ErrConfig means that a config.json is invalid or requires features that this package does not
-// have.
-var ErrConfig = hfconfig.ErrInvalid
-
 // Config contains the fields of a config.json that describe the network. Other fields are not read.
 type Config struct {
 	hfconfig.Base
@@ -132,7 +128,7 @@ func (t *TokenIDs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseConfig parses a config.json. Errors wrap ErrConfig and name the field.
+// ParseConfig parses a config.json. Errors wrap hfconfig.ErrInvalid and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var o own
 	d, err := hfconfig.Read(data, &o, modelTypes)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
 	"github.com/psyche-go/psyche/learn/model/llama"
 )
 
@@ -300,8 +301,8 @@ func TestParseConfig(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, llama.ErrConfig) {
-				t.Errorf("error %v, want ErrConfig", err)
+			if !errors.Is(err, hfconfig.ErrInvalid) {
+				t.Errorf("error %v, want ErrInvalid", err)
 			}
 			golden.Message(t, test.name, err, all, "ARCHITECTURES")
 		})

@@ -18,7 +18,7 @@ func TestInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tensors := llama.Init(c, 1)
+	tensors := llama.Init(c, 1, func(int64) {})
 	if !slices.IsSortedFunc(tensors, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted by name")
 	}
@@ -52,18 +52,18 @@ func TestInit(t *testing.T) {
 		t.Errorf("bits of seed 1 hash to %s, want %s", got, golden)
 	}
 	c.Norms.OneMore = true // then a weight of zero changes nothing
-	for _, tensor := range llama.Init(c, 1) {
+	for _, tensor := range llama.Init(c, 1, func(int64) {}) {
 		if len(tensor.Shape) == 1 && slices.ContainsFunc(tensor.Data, func(b byte) bool { return b != 0 }) {
 			t.Errorf("%s is not zero", tensor.Name)
 		}
 	}
 	c.Biases = llama.Biases{QueryKeyValue: true, Output: true, FeedForward: true}
-	for _, tensor := range llama.Init(c, 1) {
+	for _, tensor := range llama.Init(c, 1, func(int64) {}) {
 		if strings.HasSuffix(tensor.Name, ".bias") && slices.ContainsFunc(tensor.Data, func(b byte) bool { return b != 0 }) {
 			t.Errorf("%s is not zero", tensor.Name)
 		}
 	}
-	if other := llama.Init(c, 2); string(other[0].Data) == string(tensors[0].Data) {
+	if other := llama.Init(c, 2, func(int64) {}); string(other[0].Data) == string(tensors[0].Data) {
 		t.Error("two seeds give the same weights")
 	}
 }

@@ -14,27 +14,27 @@ import (
 const (
 	Architecture         = "LlamaForCausalLM"
 	ArchitectureMistral  = "MistralForCausalLM"
-	ArchitectureMixtral  = "MixtralForCausalLM"
-	ArchitectureQwen2    = "Qwen2ForCausalLM"
+	architectureMixtral  = "MixtralForCausalLM"
+	architectureQwen2    = "Qwen2ForCausalLM"
 	ArchitectureQwen3    = "Qwen3ForCausalLM"
-	ArchitectureQwen3MoE = "Qwen3MoeForCausalLM"
+	architectureQwen3MoE = "Qwen3MoeForCausalLM"
 	ArchitectureOLMo2    = "Olmo2ForCausalLM"
 	ArchitectureGemma2   = "Gemma2ForCausalLM"
 	ArchitectureGemma3   = "Gemma3ForCausalLM"
 	ArchitectureSmolLM3  = "SmolLM3ForCausalLM"
 	ArchitecturePhi3     = "Phi3ForCausalLM"
-	ArchitectureGranite  = "GraniteForCausalLM"
-	ArchitectureGPTOSS   = "GptOssForCausalLM"
-	ArchitectureGemma    = "GemmaForCausalLM"
-	ArchitectureLlama4   = "Llama4ForCausalLM"
-	ArchitectureQwen2MoE = "Qwen2MoeForCausalLM"
-	ArchitectureOLMo3    = "Olmo3ForCausalLM"
-	ArchitectureOLMoE    = "OlmoeForCausalLM"
-	ArchitectureGLM      = "GlmForCausalLM"
-	ArchitectureGLM4     = "Glm4ForCausalLM"
-	ArchitectureGLM4MoE  = "Glm4MoeForCausalLM"
-	ArchitectureMiniMax2 = "MiniMaxM2ForCausalLM"
-	ArchitectureSeedOSS  = "SeedOssForCausalLM"
+	architectureGranite  = "GraniteForCausalLM"
+	architectureGPTOSS   = "GptOssForCausalLM"
+	architectureGemma    = "GemmaForCausalLM"
+	architectureLlama4   = "Llama4ForCausalLM"
+	architectureQwen2MoE = "Qwen2MoeForCausalLM"
+	architectureOLMo3    = "Olmo3ForCausalLM"
+	architectureOLMoE    = "OlmoeForCausalLM"
+	architectureGLM      = "GlmForCausalLM"
+	architectureGLM4     = "Glm4ForCausalLM"
+	architectureGLM4MoE  = "Glm4MoeForCausalLM"
+	architectureMiniMax2 = "MiniMaxM2ForCausalLM"
+	architectureSeedOSS  = "SeedOssForCausalLM"
 )
 
 // Architectures returns the names of all supported architectures, sorted.
@@ -58,27 +58,27 @@ type kind struct {
 var kinds = map[string]kind{
 	Architecture:         {modelType: "llama", vary: varyLlama},
 	ArchitectureMistral:  {modelType: "mistral", positions: 4096 * 32, vary: varyMistral},
-	ArchitectureMixtral:  {modelType: "mixtral", positions: 4096 * 32, epsilon: 1e-5, theta: 1e6, vary: varyMixtral},
-	ArchitectureQwen2:    {modelType: "qwen2", positions: 32768, vary: varyQwen2},
+	architectureMixtral:  {modelType: "mixtral", positions: 4096 * 32, epsilon: 1e-5, theta: 1e6, vary: varyMixtral},
+	architectureQwen2:    {modelType: "qwen2", positions: 32768, vary: varyQwen2},
 	ArchitectureQwen3:    {modelType: "qwen3", positions: 32768, headDim: 128, vary: varyQwen3},
-	ArchitectureQwen3MoE: {modelType: "qwen3_moe", positions: 32768, vary: varyQwen3MoE},
+	architectureQwen3MoE: {modelType: "qwen3_moe", positions: 32768, vary: varyQwen3MoE},
 	ArchitectureOLMo2:    {modelType: "olmo2", epsilon: 1e-5, vary: varyOLMo2},
 	ArchitectureGemma2:   {modelType: "gemma2", positions: 8192, headDim: 256, tied: true, gelu: true, vary: varyGemma2},
 	ArchitectureGemma3:   {modelType: "gemma3_text", positions: 131072, theta: 1e6, headDim: 256, tied: true, gelu: true, vary: varyGemma3},
 	ArchitectureSmolLM3:  {modelType: "smollm3", positions: 32768, theta: 2e6, tied: true, vary: varySmolLM3},
 	ArchitecturePhi3:     {modelType: "phi3", positions: 4096, epsilon: 1e-5, vary: varyPhi3},
-	ArchitectureGranite:  {modelType: "granite", vary: varyGranite},
-	ArchitectureGPTOSS:   {modelType: "gpt_oss", positions: 131072, epsilon: 1e-5, theta: 150000, headDim: 64, vary: varyGPTOSS},
-	ArchitectureGemma:    {modelType: "gemma", positions: 8192, headDim: 256, tied: true, gelu: true, alias: "gelu", vary: varyGemma1},
-	ArchitectureLlama4:   {modelType: "llama4_text", positions: 131072, epsilon: 1e-5, theta: 5e5, headDim: 128, vary: varyLlama4},
-	ArchitectureQwen2MoE: {modelType: "qwen2_moe", positions: 32768, vary: varyQwen2MoE},
-	ArchitectureOLMo3:    {modelType: "olmo3", epsilon: 1e-5, theta: olmo3Theta, vary: varyOLMo3},
-	ArchitectureOLMoE:    {modelType: "olmoe", positions: 4096, epsilon: 1e-5, vary: varyOLMoE},
-	ArchitectureGLM:      {modelType: "glm", positions: 131072, epsilon: 1.5625e-7, headDim: 128, vary: varyGLM},
-	ArchitectureGLM4:     {modelType: "glm4", positions: 131072, epsilon: 1.5625e-7, headDim: 128, vary: varyGLM4},
-	ArchitectureGLM4MoE:  {modelType: "glm4_moe", positions: 131072, epsilon: 1e-5, vary: varyGLM4MoE},
-	ArchitectureMiniMax2: {modelType: "minimax_m2", positions: 196608, theta: 5e6, headDim: 128, vary: varyMiniMax2},
-	ArchitectureSeedOSS:  {modelType: "seed_oss", positions: 524288, vary: varySeedOSS},
+	architectureGranite:  {modelType: "granite", vary: varyGranite},
+	architectureGPTOSS:   {modelType: "gpt_oss", positions: 131072, epsilon: 1e-5, theta: 150000, headDim: 64, vary: varyGPTOSS},
+	architectureGemma:    {modelType: "gemma", positions: 8192, headDim: 256, tied: true, gelu: true, alias: "gelu", vary: varyGemma1},
+	architectureLlama4:   {modelType: "llama4_text", positions: 131072, epsilon: 1e-5, theta: 5e5, headDim: 128, vary: varyLlama4},
+	architectureQwen2MoE: {modelType: "qwen2_moe", positions: 32768, vary: varyQwen2MoE},
+	architectureOLMo3:    {modelType: "olmo3", epsilon: 1e-5, theta: olmo3Theta, vary: varyOLMo3},
+	architectureOLMoE:    {modelType: "olmoe", positions: 4096, epsilon: 1e-5, vary: varyOLMoE},
+	architectureGLM:      {modelType: "glm", positions: 131072, epsilon: 1.5625e-7, headDim: 128, vary: varyGLM},
+	architectureGLM4:     {modelType: "glm4", positions: 131072, epsilon: 1.5625e-7, headDim: 128, vary: varyGLM4},
+	architectureGLM4MoE:  {modelType: "glm4_moe", positions: 131072, epsilon: 1e-5, vary: varyGLM4MoE},
+	architectureMiniMax2: {modelType: "minimax_m2", positions: 196608, theta: 5e6, headDim: 128, vary: varyMiniMax2},
+	architectureSeedOSS:  {modelType: "seed_oss", positions: 524288, vary: varySeedOSS},
 }
 
 // modelTypes contains the model_type of each architecture.

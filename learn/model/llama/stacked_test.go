@@ -35,7 +35,7 @@ func TestInitOfStackedExperts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tensor := range llama.Init(c, 1) {
+	for _, tensor := range llama.Init(c, 1, func(int64) {}) {
 		values := modeltest.Float32s(t, tensor)
 		zeros := !slices.ContainsFunc(values, func(v float32) bool { return v != 0 })
 		if bias := strings.HasSuffix(tensor.Name, "bias"); zeros != bias {

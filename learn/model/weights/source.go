@@ -3,6 +3,7 @@ package weights
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -167,11 +168,7 @@ func (s *Source) parameter(name string, t *torch.Tensor) *torch.Tensor {
 // left over, it frees them and returns an error.
 func (s *Source) Close() (parameters, buffers []torch.Parameter, err error) {
 	if s.err == nil && len(s.byName) > 0 {
-		var left []string
-		for name := range s.byName {
-			left = append(left, name)
-		}
-		slices.Sort(left)
+		left := slices.Sorted(maps.Keys(s.byName))
 		s.fail("%d unknown tensors, the first is %s", len(left), left[0])
 	}
 	if s.err != nil {

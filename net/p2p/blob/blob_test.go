@@ -125,7 +125,7 @@ func TestFetchSizes(t *testing.T) {
 		if err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%d bytes: got %d, %v", size, len(got), err)
 		}
-		if held, ok := local.Get(t.Context(), hash); !ok || !bytes.Equal(held, data) {
+		if held, ok := local.get(t.Context(), hash); !ok || !bytes.Equal(held, data) {
 			t.Errorf("%d bytes: not in the store", size)
 		}
 		if got := local.usage().Memory; got != cost(uint64(size)) {
@@ -138,7 +138,7 @@ func TestFetchSizes(t *testing.T) {
 		}
 		if size > 0 {
 			_, err = FetchUpTo(testContext(t), nodes[0], NewStore(1<<30), hash, uint64(size-1), p2ptest.IDs(nodes...))
-			if !errors.Is(err, ErrTooLarge) {
+			if !errors.Is(err, errTooLarge) {
 				t.Errorf("%d bytes, limit one less: %v", size, err)
 			}
 		}
@@ -279,8 +279,8 @@ func TestFetchFailures(t *testing.T) {
 		holders []identity.ID
 		want    error
 	}{
-		{"nobody", hash, 1, nil, ErrNoHolders},
-		{"only strangers and itself", hash, 1, p2ptest.IDs(stranger, nodes[0]), ErrNoHolders},
+		{"nobody", hash, 1, nil, errNoHolders},
+		{"only strangers and itself", hash, 1, p2ptest.IDs(stranger, nodes[0]), errNoHolders},
 		{"not held", Hash{1}, 1, b, ErrNotHeld},
 		{"announced too large", hash, uint64(len(data)) + 1, b, errSize},
 		{"announced too small", hash, uint64(len(data)) - 1, b, errSize},
@@ -304,7 +304,7 @@ func TestFetchFailures(t *testing.T) {
 	if _, err := FetchUpTo(testContext(t), nodes[0], NewStore(1<<20), Hash{1}, 10, b); !errors.Is(err, ErrNotHeld) {
 		t.Errorf("unknown size, not held: %v", err)
 	}
-	if _, err := FetchUpTo(testContext(t), nodes[0], NewStore(1<<20), hash, 10, nil); !errors.Is(err, ErrNoHolders) {
+	if _, err := FetchUpTo(testContext(t), nodes[0], NewStore(1<<20), hash, 10, nil); !errors.Is(err, errNoHolders) {
 		t.Errorf("unknown size, no holder: %v", err)
 	}
 	stranger.SetMembers(p2ptest.Peers(nodes[1]))

@@ -133,7 +133,7 @@ func TestRepeatedHangingUpIsAFailure(t *testing.T) {
 	})
 	data := payload(4 * bulkSize)
 	_, err := Fetch(testContext(t), nodes[1], NewStore(1<<30), blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(nodes[0]))
-	if failed, ok := errors.AsType[*FetchError](err); !ok || len(failed.Failures) != 1 {
+	if failed, ok := errors.AsType[*fetchError](err); !ok || len(failed.Failures) != 1 {
 		t.Errorf("error %v", err)
 	}
 	if got := asked.Load(); got != maxHangUps+maxStrikes {

@@ -12,7 +12,7 @@
 //   - verified data is not fetched again, not even from another holder or after a restart,
 //   - a holder that sent wrong bytes is identified.
 //
-// Order of calls: NewStore or OpenStore; Serve; then any number of Put, Fetch, FetchUpTo and Get;
+// Order of calls: NewStore or OpenStore; Serve; then any number of Put, Fetch, FetchUpTo and get;
 // Retain for payloads that must stay and Drop for payloads that are no longer needed; Close. All
 // functions may be called concurrently.
 //

@@ -63,7 +63,7 @@ type download struct {
 	results  chan *attempt
 	looks    chan look
 	attempts sync.WaitGroup // goroutines of attempts and looks
-	failures []HolderError
+	failures []holderError
 }
 
 // holderState is the state of one holder in a download.
@@ -127,7 +127,7 @@ func newDownload(n *p2p.Node, s *Store, into *partial, holders []identity.ID) *d
 // returns when all goroutines of the download have ended.
 func (d *download) run(ctx context.Context) error {
 	if len(d.holders) == 0 && len(d.pending) > 0 {
-		return ErrNoHolders
+		return errNoHolders
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.collect()
@@ -136,7 +136,7 @@ func (d *download) run(ctx context.Context) error {
 	defer tick.Stop()
 	for len(d.pending)+len(d.active) > 0 {
 		if len(d.active) == 0 && !slices.ContainsFunc(d.holders, func(h *holderState) bool { return !h.out }) {
-			return &FetchError{Hash: d.into.key.hash, Failures: d.failures}
+			return &fetchError{Hash: d.into.key.hash, Failures: d.failures}
 		}
 		freed := d.s.holders.waitFreed()
 		d.assign(ctx)
@@ -317,7 +317,7 @@ func (d *download) lose(h *holderState, err error) {
 	}
 	h.out, h.lacks = true, errors.Is(err, ErrNotHeld) && !h.later // a holder that claimed to have the payload now, but did not deliver it, is not asked again
 	h.ready = time.Now().Add(lackPause)
-	d.failures = append(d.failures, HolderError{h.id, err})
+	d.failures = append(d.failures, holderError{h.id, err})
 	d.cancel(h, err)
 }
 

@@ -17,32 +17,32 @@ const probeTimeout = 5 * time.Second // for one holder's proof of the payload's 
 
 // Errors of a whole fetch.
 var (
-	// ErrNoHolders means that none of the given holders is a member.
-	ErrNoHolders = errors.New("no holders")
-	// ErrTooLarge means that a payload is proven to be larger than the caller accepts.
-	ErrTooLarge = errors.New("blob too large")
+	// errNoHolders means that none of the given holders is a member.
+	errNoHolders = errors.New("no holders")
+	// errTooLarge means that a payload is proven to be larger than the caller accepts.
+	errTooLarge = errors.New("blob too large")
 )
 
 var emptyHash = Hash(blake3.Sum256(nil))
 
-// HolderError is the reason why one holder did not deliver.
-type HolderError struct {
+// holderError is the reason why one holder did not deliver.
+type holderError struct {
 	Holder identity.ID
 	Err    error
 }
 
-func (e HolderError) Error() string { return e.Holder.Short() + ": " + e.Err.Error() }
+func (e holderError) Error() string { return e.Holder.Short() + ": " + e.Err.Error() }
 
-func (e HolderError) Unwrap() error { return e.Err }
+func (e holderError) Unwrap() error { return e.Err }
 
-// FetchError is the reason why a payload could not be fetched: the failures of all holders that were
+// fetchError is the reason why a payload could not be fetched: the failures of all holders that were
 // asked. errors.Is and errors.As examine each failure.
-type FetchError struct {
+type fetchError struct {
 	Hash     Hash
-	Failures []HolderError
+	Failures []holderError
 }
 
-func (e *FetchError) Error() string {
+func (e *fetchError) Error() string {
 	texts := make([]string, 0, len(e.Failures))
 	for _, failure := range e.Failures {
 		texts = append(texts, failure.Error())
@@ -51,7 +51,7 @@ func (e *FetchError) Error() string {
 }
 
 // Unwrap returns the failures.
-func (e *FetchError) Unwrap() []error {
+func (e *fetchError) Unwrap() []error {
 	errs := make([]error, 0, len(e.Failures))
 	for _, failure := range e.Failures {
 		errs = append(errs, failure)
@@ -80,11 +80,11 @@ type flightKey struct {
 // complete, when every holder has failed, or with ctx. A later call does not fetch data again that
 // was already verified.
 //
-// Errors match ErrFull, ErrNoHolders or the error of ctx, or are a *FetchError.
+// Errors match ErrFull, errNoHolders or the error of ctx, or are a *fetchError.
 func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, holders []identity.ID) ([]byte, error) {
 	key := flightKey{hash, size}
 	for {
-		if data, held := s.Get(ctx, hash); held {
+		if data, held := s.get(ctx, hash); held {
 			if uint64(len(data)) != size {
 				return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, announced %d", hash.short(), errSize, len(data), size)
 			}
@@ -170,18 +170,18 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 }
 
 // FetchUpTo is like Fetch, for a payload whose size is unknown: it first asks holders for a proof of
-// the size. The error matches ErrTooLarge if the size exceeds maxSize.
+// the size. The error matches errTooLarge if the size exceeds maxSize.
 func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize uint64, holders []identity.ID) ([]byte, error) {
-	if data, ok := s.Get(ctx, hash); ok {
+	if data, ok := s.get(ctx, hash); ok {
 		if uint64(len(data)) > maxSize {
-			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.short(), ErrTooLarge, len(data), maxSize)
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.short(), errTooLarge, len(data), maxSize)
 		}
 		return data, nil
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("fetch blob %s: %w", hash.short(), ctx.Err())
 	}
-	failed := &FetchError{Hash: hash}
+	failed := &fetchError{Hash: hash}
 	for _, holder := range s.holders.order(n, eligible(n, holders)) {
 		size, err := probe(ctx, source{node: n, holder: holder, hash: hash})
 		switch {
@@ -191,15 +191,15 @@ func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize ui
 			if errors.Is(err, errCorrupt) {
 				n.Penalise(holder, p2p.FaultWrongBytes, "size of blob "+hash.short())
 			}
-			failed.Failures = append(failed.Failures, HolderError{holder, err})
+			failed.Failures = append(failed.Failures, holderError{holder, err})
 			continue
 		case size > maxSize:
-			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.short(), ErrTooLarge, size, maxSize)
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.short(), errTooLarge, size, maxSize)
 		}
 		return Fetch(ctx, n, s, hash, size, holders)
 	}
 	if len(failed.Failures) == 0 {
-		return nil, fmt.Errorf("fetch blob %s: %w", hash.short(), ErrNoHolders)
+		return nil, fmt.Errorf("fetch blob %s: %w", hash.short(), errNoHolders)
 	}
 	return nil, failed
 }

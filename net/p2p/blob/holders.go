@@ -131,9 +131,7 @@ func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 		return
 	}
 	rate := max(float64(d.bytes)/d.took.Seconds(), 1)
-	if a.rate == 0 {
-		a.rate = rate
-	}
+	a.rate = cmp.Or(a.rate, rate)
 	a.rate += rateShare * (rate - a.rate)
 	a.measured = time.Now()
 }

@@ -46,7 +46,7 @@ func (s *Store) Lend(data []byte) Hash {
 // LendFrom is like Lend, for data in a file, which LendFrom reads once to hash it. The file must
 // stay open, even after Drop, because a stream may still be sending the data. The caller must
 // therefore leave closing it to the garbage collector. Only the hash tree and the part being sent
-// are in memory. The store verifies data against the hash before it sends it or returns it from Get.
+// are in memory. The store verifies data against the hash before it sends it or returns it from get.
 // If the data has changed or cannot be read, the store drops it and calls lost with the reason, from
 // any goroutine.
 func (s *Store) LendFrom(data *io.SectionReader, lost func(error)) (Hash, error) {

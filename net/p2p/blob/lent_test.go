@@ -57,7 +57,7 @@ func TestLentPayloadsAreAlwaysComplete(t *testing.T) {
 				case 5:
 					if r.IntN(20) == 0 {
 						store.FreeDisk()
-					} else if data, held := store.Get(t.Context(), hashes[i]); held && !bytes.Equal(data, parts[i]) {
+					} else if data, held := store.get(t.Context(), hashes[i]); held && !bytes.Equal(data, parts[i]) {
 						t.Errorf("payload %d differs", i)
 					}
 				}
@@ -139,7 +139,7 @@ func TestPayloadIsLentFromAFile(t *testing.T) {
 		if err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes: received %d, %v", size, len(got), err)
 		}
-		if got, held := store.Get(t.Context(), h); !held || !bytes.Equal(got, data) {
+		if got, held := store.get(t.Context(), h); !held || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes: the payload has changed", size)
 		}
 		store.Lend(data)
@@ -216,7 +216,7 @@ func TestLentFileThatChanges(t *testing.T) {
 				t.Fatalf("the owner was notified %d times", len(lost))
 			}
 			t.Log(<-lost)
-			if _, held := store.Get(t.Context(), h); held {
+			if _, held := store.get(t.Context(), h); held {
 				t.Error("the payload is still held")
 			}
 			got, err := Fetch(t.Context(), nodes[2], NewStore(1<<30), h, size, p2ptest.IDs(nodes[:2]...))
@@ -272,7 +272,7 @@ func TestHungDiskOfALender(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, func() { _ = s.Reset() })
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // of libp2p's clock: until all streams are reset
 	begun := time.Now()
 	got, err := Fetch(testContext(t), nodes[1], NewStore(1<<30), hash, uint64(len(result)), p2ptest.IDs(nodes[0]))
 	if err != nil || !bytes.Equal(got, result) {
@@ -296,7 +296,7 @@ func TestGetFromAHungDisk(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 100 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		if _, held := store.Get(ctx, h); held {
+		if _, held := store.get(ctx, h); held {
 			t.Error("the disk was read")
 		}
 		if _, err := Fetch(ctx, node, store, h, uint64(len(data)), nil); !errors.Is(err, context.DeadlineExceeded) {
@@ -312,7 +312,7 @@ func TestGetFromAHungDisk(t *testing.T) {
 	}
 	time.AfterFunc(10*time.Millisecond, func() { close(disk.answers) })
 	for range 2 {
-		if got, held := store.Get(testContext(t), h); !held || !bytes.Equal(got, data) {
+		if got, held := store.get(testContext(t), h); !held || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes, held: %v", len(got), held)
 		}
 	}

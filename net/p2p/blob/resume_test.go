@@ -116,7 +116,7 @@ func TestFetchGoesOnAfterARestart(t *testing.T) {
 
 			// A third process has all bytes, and serves them from the disk.
 			third := openStore(t, dir)
-			if held, ok := third.Get(t.Context(), hash); !ok || !bytes.Equal(held, data) {
+			if held, ok := third.get(t.Context(), hash); !ok || !bytes.Equal(held, data) {
 				t.Fatal("not held after another restart")
 			}
 			if usage := third.usage(); usage.Memory != 0 || usage.Disk != cost(uint64(len(data))) {
@@ -182,7 +182,7 @@ func TestChangedFileIsDropped(t *testing.T) {
 	if _, err := Fetch(testContext(t), nodes[1], NewStore(1<<30), hash, uint64(len(data)), p2ptest.IDs(nodes[0])); !errors.Is(err, ErrNotHeld) {
 		t.Errorf("fetched: %v", err)
 	}
-	if _, ok := s.Get(t.Context(), hash); ok {
+	if _, ok := s.get(t.Context(), hash); ok {
 		t.Error("returned")
 	}
 	if nodes[1].Score(nodes[0].ID()) != 0 {
@@ -356,7 +356,7 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 	if err := fetched(); err == nil || errors.Is(err, errCorrupt) {
 		t.Errorf("fetched: %v", err)
 	}
-	if _, held := s.Get(t.Context(), hash); held || s.usage() != (used{}) {
+	if _, held := s.get(t.Context(), hash); held || s.usage() != (used{}) {
 		t.Errorf("held: %v, usage %+v", held, s.usage())
 	}
 	if score := nodes[1].Score(nodes[0].ID()); score != 0 {

@@ -76,7 +76,7 @@ type entry struct {
 	room     *room                  // nil: data belongs to the caller and does not count as used space
 	inRoom   *roomEntry             // nil while the payload is retained
 	outboard func() ([]byte, error) // returns the hash tree, computed at the first call
-	reading  *reading               // read of the file by Get; nil: none is running
+	reading  *reading               // read of the file by get; nil: none is running
 }
 
 // inFolder reports whether the payload is in the store's own folder.
@@ -204,8 +204,8 @@ func (s *Store) insert(e *entry) {
 	e.inRoom = e.room.add(func() { s.drop(e.hash) }, cost(e.size))
 }
 
-// Get returns a payload, which the caller must not modify. It waits for the disk until ctx ends.
-func (s *Store) Get(ctx context.Context, h Hash) ([]byte, bool) {
+// get returns a payload, which the caller must not modify. It waits for the disk until ctx ends.
+func (s *Store) get(ctx context.Context, h Hash) ([]byte, bool) {
 	s.mu.Lock()
 	e := s.blobs[h]
 	if e == nil {

@@ -41,10 +41,10 @@ func TestRetention(t *testing.T) {
 	}
 	s.Drop(a)
 	s.Drop(a)
-	if _, ok := s.Get(t.Context(), a); ok {
+	if _, ok := s.get(t.Context(), a); ok {
 		t.Error("a is still held")
 	}
-	if _, ok := s.Get(t.Context(), b); !ok {
+	if _, ok := s.get(t.Context(), b); !ok {
 		t.Error("b is missing")
 	}
 	if err := s.Retain(a); !errors.Is(err, ErrNotHeld) {
@@ -68,18 +68,18 @@ func TestRoomIsMadeOldestFirst(t *testing.T) {
 	if _, err := s.reserve(100); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.Get(t.Context(), old); ok {
+	if _, ok := s.get(t.Context(), old); ok {
 		t.Error("the oldest payload was not evicted")
 	}
 	for _, h := range []Hash{kept, young} {
-		if _, ok := s.Get(t.Context(), h); !ok {
+		if _, ok := s.get(t.Context(), h); !ok {
 			t.Error("more than the oldest payload was evicted")
 		}
 	}
 	if _, err := s.reserve(201); !errors.Is(err, ErrFull) {
 		t.Errorf("reserve more than the limit: %v", err)
 	}
-	if _, ok := s.Get(t.Context(), young); !ok {
+	if _, ok := s.get(t.Context(), young); !ok {
 		t.Error("a reservation that cannot succeed evicts")
 	}
 	s.memory.used -= cost(100)
@@ -164,7 +164,7 @@ func checkFiles(t *rapid.T, s *Store) {
 		if e.data == nil {
 			on++
 		}
-		if data, held := s.Get(t.Context(), e.hash); !held || Hash(blake3.Sum256(data)) != e.hash {
+		if data, held := s.get(t.Context(), e.hash); !held || Hash(blake3.Sum256(data)) != e.hash {
 			t.Fatalf("a payload of %d bytes has changed", e.size)
 		}
 	}
@@ -196,7 +196,7 @@ func TestFullMemory(t *testing.T) {
 		t.Errorf("usage %+v", usage)
 	}
 	for i, h := range held {
-		if data, ok := s.Get(t.Context(), h); !ok || !bytes.Equal(data, small(i)) {
+		if data, ok := s.get(t.Context(), h); !ok || !bytes.Equal(data, small(i)) {
 			t.Errorf("result %d has changed", i)
 		}
 		s.Drop(h)
@@ -230,7 +230,7 @@ func TestLentPayloadUsesNoRoom(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(dir, "*"+blobSuffix)); err != nil || len(files) > 0 {
 		t.Errorf("the payload is in files %v, %v", files, err)
 	}
-	if got, held := s.Get(t.Context(), h); !held || !bytes.Equal(got, data) {
+	if got, held := s.get(t.Context(), h); !held || !bytes.Equal(got, data) {
 		t.Error("the payload has changed")
 	}
 	put := NewStore(1 << 30)
@@ -247,7 +247,7 @@ func TestLentPayloadUsesNoRoom(t *testing.T) {
 		t.Error(err)
 	}
 	s.Drop(h)
-	if _, held := s.Get(t.Context(), h); held || s.usage() != (used{}) {
+	if _, held := s.get(t.Context(), h); held || s.usage() != (used{}) {
 		t.Errorf("left behind %+v", s.usage())
 	}
 
@@ -281,7 +281,7 @@ func TestFolderIsGone(t *testing.T) {
 		} else if !fits {
 			continue
 		}
-		if got, held := s.Get(t.Context(), h); !held || !bytes.Equal(got, data) {
+		if got, held := s.get(t.Context(), h); !held || !bytes.Equal(got, data) {
 			t.Errorf("payload %d is missing", i)
 		}
 		if held, err := s.open(h); err != nil || len(held.outboard) == 0 {
@@ -368,7 +368,7 @@ func TestFreeDisk(t *testing.T) {
 		t.Errorf("freed %d; before %+v, after %+v", freed, before, after)
 	}
 	for i, h := range hashes {
-		if data, held := s.Get(t.Context(), h); !held || !bytes.Equal(data, parts[i]) {
+		if data, held := s.get(t.Context(), h); !held || !bytes.Equal(data, parts[i]) {
 			t.Errorf("part %d is missing", i)
 		}
 		if held, err := s.open(h); err != nil || len(held.outboard) == 0 {
@@ -413,7 +413,7 @@ func TestEmptyFileIsLent(t *testing.T) {
 			if h != emptyHash {
 				t.Fatalf("the payload has hash %s", h)
 			}
-			if data, held := s.Get(t.Context(), h); !held || len(data) > 0 {
+			if data, held := s.get(t.Context(), h); !held || len(data) > 0 {
 				t.Errorf("got %d bytes, held %v", len(data), held)
 			}
 			if held, err := s.open(h); err != nil || held.size != 0 {

@@ -240,7 +240,7 @@ func TestGossipKeepsToTheUploadRate(t *testing.T) {
 	for i := range messages {
 		publish(t, topics[0], fmt.Sprintf("%*d", gossip.MaxMessage, i))
 	}
-	time.Sleep(1500 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond) // in which the node sends at its upload rate
 	after, _ := loud.Bytes()
 	const burst, repairs = 256 << 10, 32 << 10
 	most := burst + rate*time.Since(begun).Seconds()/2 + repairs

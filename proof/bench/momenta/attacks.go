@@ -48,7 +48,7 @@ var (
 		if s.Step%10 != 1 {
 			return s.Update
 		}
-		honest, ofHonest, ofOwn := Copied(s.Update), s.Cutting.Left(s.Honest, s.Step), s.Cutting.Left(s.Own, s.Step)
+		honest, ofHonest, ofOwn := Copied(s.Update), s.Cutting.left(s.Honest, s.Step), s.Cutting.left(s.Own, s.Step)
 		for i, update := range honest {
 			for j, before := range s.Honest.Momentum[i] {
 				implied := update[j] + ofHonest*before
@@ -68,7 +68,7 @@ var (
 		if memory := uint32(1 / (1 - s.Cutting.Decay)); s.Step%max(memory, 2) != 1 {
 			return s.Update
 		}
-		added, left, squares := Copied(s.Update), s.Cutting.Left(s.Honest, s.Step), 0.0
+		added, left, squares := Copied(s.Update), s.Cutting.left(s.Honest, s.Step), 0.0
 		for i, update := range added {
 			for j, before := range s.Honest.Momentum[i] {
 				update[j] = -update[j] - left*before
@@ -133,7 +133,7 @@ func Single() []Attack {
 		Copy,
 		NegatedCopy,
 		{"momentum turned round, once", func(s *Scene) [][]float32 {
-			left := s.Cutting.Left(s.Own, s.Step)
+			left := s.Cutting.left(s.Own, s.Step)
 			return s.eachChunk(func(_ int, update, momentum []float32) {
 				for i, m := range momentum {
 					update[i] = -update[i] - 2*left*m
@@ -207,7 +207,7 @@ func (s *Scene) stuffed(every, at uint32) [][]float32 {
 	if s.Step%every != at {
 		return s.Update
 	}
-	left, chunk := s.Cutting.Left(s.Own, s.Step), 0
+	left, chunk := s.Cutting.left(s.Own, s.Step), 0
 	return s.eachChunk(func(tensor int, update, momentum []float32) {
 		within := chunk
 		if chunk++; chunk == s.Cutting.Shapes[tensor].Chunks {
@@ -248,7 +248,7 @@ func (s *Scene) loudest(count int) [][]float32 {
 // copy fabricates a momentum from which exactly another trainer's result is taken, with the length
 // of the attacker's momentum.
 func (s *Scene) copy(sign float32) [][]float32 {
-	c, zero, left := s.Cutting, s.Cutting.Zeros(), s.Cutting.Left(s.Own, s.Step)
+	c, zero, left := s.Cutting, s.Cutting.Zeros(), s.Cutting.left(s.Own, s.Step)
 	for i, l := range c.Layouts {
 		r := codec.TensorResult{Counts: s.Others[i].Counts, Indices: s.Others[i].Indices}
 		for _, v := range s.Others[i].Values {

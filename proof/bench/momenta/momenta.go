@@ -113,10 +113,10 @@ func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *S
 		copy(m.Momentum[i], from.Momentum[i])
 	}
 	if c.Bits > 0 {
-		return m, c.takeLevels(m, c.Left(from, step), update)
+		return m, c.takeLevels(m, c.left(from, step), update)
 	}
 	for i, l := range c.Layouts {
-		params := distro.EncodeParams{Decay: c.Left(from, step), LR: 1, TopK: c.TopK}
+		params := distro.EncodeParams{Decay: c.left(from, step), LR: 1, TopK: c.TopK}
 		switch params.Floor = audit.Least; {
 		case c.Mute:
 			params.Floor = math.MaxFloat32
@@ -149,8 +149,8 @@ func (c *Cutting) takeLevels(m *State, left float32, update [][]float32) error {
 	return nil
 }
 
-// Left returns the fraction of an earlier state's momentum that remains at a step.
-func (c *Cutting) Left(from *State, step uint32) float32 {
+// left returns the fraction of an earlier state's momentum that remains at a step.
+func (c *Cutting) left(from *State, step uint32) float32 {
 	return audit.Decayed(c.Decay, step-from.Step)
 }
 

@@ -58,7 +58,7 @@ func (c *Cutting) Agreement(from, to *State, chunk uint32, update []float32) (se
 		return 0, 0, err
 	}
 	momentum := c.Layouts[tensor].Chunk(from.Momentum[tensor], within, nil)
-	other, err := c.Kernel.Encode(layout, momentum, update, distro.EncodeParams{Decay: c.Left(from, to.Step), LR: 1, TopK: len(taken.Indices)})
+	other, err := c.Kernel.Encode(layout, momentum, update, distro.EncodeParams{Decay: c.left(from, to.Step), LR: 1, TopK: len(taken.Indices)})
 	if err != nil {
 		return 0, 0, err
 	}

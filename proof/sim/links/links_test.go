@@ -155,7 +155,7 @@ func TestRatesChange(t *testing.T) {
 	}
 }
 
-func TestPace(t *testing.T) {
+func TestSlowReaderSetsThePace(t *testing.T) {
 	r := newRig(access(100*mbit, mbit, Fair), access(100*mbit, mbit, Fair))
 	slow := r.send("slow reader", Message{From: 0, To: 1, Bytes: 1000, Pace: 1})
 	r.run(100 * second)

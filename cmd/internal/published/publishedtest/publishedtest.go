@@ -1,5 +1,5 @@
 // Package publishedtest reads the command lines that docs/command-lines.md promises, for the tests
-// of both programs, and checks the items of docs/published.md.
+// of both programs, checks the items of docs/published.md, and splits the examples of manuals.
 package publishedtest
 
 import (
@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// Line is a command line: the name of a program, and its arguments.
-type Line struct {
+// line is a command line: the name of a program, and its arguments.
+type line struct {
 	Program string
 	Args    []string
 }
 
 // String returns the line as typed by a user.
-func (l Line) String() string { return strings.Join(append([]string{l.Program}, l.Args...), " ") }
+func (l line) String() string { return strings.Join(append([]string{l.Program}, l.Args...), " ") }
 
 var (
 	code = regexp.MustCompile("`([^`]+)`")
@@ -29,14 +29,14 @@ var (
 // Lines returns every command line of the page at root/docs/command-lines.md: the complete command
 // lines, and one command line for each flag. It fails the test if a row names no test, or a test that
 // does not exist.
-func Lines(t *testing.T, root string) []Line {
+func Lines(t *testing.T, root string) []line {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "command-lines.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := allTests(t, root)
-	var lines []Line
+	var lines []line
 	sections := strings.Split(string(page), "\n## ")
 	for _, section := range sections[1:] {
 		prefix := ""
@@ -54,7 +54,7 @@ func Lines(t *testing.T, root string) []Line {
 			}
 			for _, span := range code.FindAllStringSubmatch(cells[0], -1) {
 				words := strings.Fields(prefix + span[1])
-				lines = append(lines, Line{Program: words[0], Args: words[1:]})
+				lines = append(lines, line{Program: words[0], Args: words[1:]})
 			}
 		}
 	}

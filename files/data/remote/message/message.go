@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
@@ -34,8 +35,8 @@ const (
 // Maximum number of bytes of a frame after the length.
 const (
 	MaxToServer = 1 + identity.IDSize + coordinator.MaxRunIDLength + identity.SignatureSize
-	MaxReason   = 512
-	MaxToClient = 1 + 5 + MaxReason // for all frames except samples; see MaxSample
+	maxReason   = 512
+	MaxToClient = 1 + 5 + maxReason // for all frames except samples; see MaxSample
 )
 
 const sampleHeader = 4 + 8 + 1 // request, index, form
@@ -253,12 +254,7 @@ func (s Sample) AppendTo(b []byte) []byte {
 }
 
 func needsFour(tokens []int32) bool {
-	for _, token := range tokens {
-		if token < 0 || token > math.MaxUint16 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tokens, func(token int32) bool { return token < 0 || token > math.MaxUint16 })
 }
 
 // DecodeSample reads the payload of a Sample. Token IDs are not negative. The caller must check all
@@ -354,13 +350,13 @@ type Refusal struct {
 
 // AppendTo appends the payload of the frame. A long reason is truncated.
 func (r Refusal) AppendTo(b []byte) []byte {
-	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), MaxReason)]...)
+	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), maxReason)]...)
 }
 
 // DecodeRefusal reads the payload of a Refusal. It quotes a reason that is not printable text,
 // because programs show it to users.
 func DecodeRefusal(payload []byte) (Refusal, error) {
-	if len(payload) == 0 || len(payload) > 1+MaxReason || payload[0] == 0 {
+	if len(payload) == 0 || len(payload) > 1+maxReason || payload[0] == 0 {
 		return Refusal{}, wrongSize("refusal", payload)
 	}
 	return Refusal{Code: Code(payload[0]), Reason: frame.Printable(string(payload[1:]))}, nil
@@ -397,15 +393,7 @@ func (e *Error) Error() string {
 // Is reports whether an error is a refusal for one of the reasons in codes.
 func Is(err error, codes ...Code) bool {
 	refused, ok := errors.AsType[*Error](err)
-	if !ok {
-		return false
-	}
-	for _, code := range codes {
-		if refused.Code == code {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(codes, refused.Code)
 }
 
 func wrongSize(name string, payload []byte) error {

@@ -107,8 +107,8 @@ func TestOtherVersion(t *testing.T) {
 }
 
 func TestReasonsAreCutAndQuoted(t *testing.T) {
-	got, err := DecodeRefusal(Refusal{Malformed, strings.Repeat("x", 2*MaxReason)}.AppendTo(nil))
-	if err != nil || len(got.Reason) != MaxReason {
+	got, err := DecodeRefusal(Refusal{Malformed, strings.Repeat("x", 2*maxReason)}.AppendTo(nil))
+	if err != nil || len(got.Reason) != maxReason {
 		t.Errorf("%d bytes, %v", len(got.Reason), err)
 	}
 	if got, _ := DecodeRefusal([]byte("\x01\x1b[2Jx")); got.Reason != `"\x1b[2Jx"` {

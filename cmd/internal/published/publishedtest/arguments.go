@@ -1,9 +1,8 @@
-// Package manualtest parses the examples of manuals for tests.
-package manualtest
+package publishedtest
 
 import "strings"
 
-// Arguments splits an example like a shell that knows only single quotes.
+// Arguments splits an example of a manual like a shell that knows only single quotes.
 func Arguments(example string) []string {
 	quoted := false
 	words := strings.FieldsFunc(example, func(r rune) bool {
