@@ -3,18 +3,13 @@ package layout
 import (
 	"bytes"
 	"fmt"
-)
 
-// Limits of a client's announcement, from package backend.
-const (
-	maxAddrs      = 8
-	MaxAddrLength = 256
-	maxAddrsTotal = 1024
+	"github.com/psyche-go/psyche/record/backend"
 )
 
 const (
-	// PeerSize is the size of a peer's account in bytes.
-	PeerSize = peerAddrs + (1+2*maxAddrs+maxAddrsTotal+7)/8*8
+	// PeerSize is the size of a peer's account in bytes, for the addresses that package backend allows.
+	PeerSize = peerAddrs + (1+2*backend.MaxAddrs+backend.MaxAddrsTotal+7)/8*8
 
 	peerAddrs = 88
 )
@@ -59,8 +54,8 @@ func AppendAddrs(b []byte, addrs []string) []byte {
 
 // readAddrs parses the output of AppendAddrs.
 func readAddrs(b []byte) ([]string, error) {
-	if len(b) == 0 || b[0] > maxAddrs {
-		return nil, fmt.Errorf("addresses: want a number up to %d", maxAddrs)
+	if len(b) == 0 || b[0] > backend.MaxAddrs {
+		return nil, fmt.Errorf("addresses: want a number up to %d", backend.MaxAddrs)
 	}
 	var addrs []string
 	total, rest := 0, b[1:]
@@ -70,8 +65,8 @@ func readAddrs(b []byte) ([]string, error) {
 		}
 		n := int(le.Uint16(rest))
 		rest = rest[2:]
-		if total += n; n == 0 || n > MaxAddrLength || total > maxAddrsTotal || n > len(rest) {
-			return nil, fmt.Errorf("addresses: address %d has %d bytes, want 1 to %d, and at most %d for all addresses", i, n, MaxAddrLength, maxAddrsTotal)
+		if total += n; n == 0 || n > backend.MaxAddrLength || total > backend.MaxAddrsTotal || n > len(rest) {
+			return nil, fmt.Errorf("addresses: address %d has %d bytes, want 1 to %d, and at most %d for all addresses", i, n, backend.MaxAddrLength, backend.MaxAddrsTotal)
 		}
 		for _, c := range rest[:n] {
 			if c <= ' ' || c > '~' {

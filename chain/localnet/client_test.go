@@ -36,7 +36,7 @@ func newClient(t *testing.T, c Config) *client {
 	return &client{n, p.Endpoints()[0]}
 }
 
-// do sends a transaction with preflight and checks that it lands.
+// do sends a transaction and checks that it lands.
 func (c *client) do(keys []identity.Key, instructions ...transaction.Instruction) transaction.Signature {
 	c.Helper()
 	ctx := context.Background()
@@ -45,7 +45,7 @@ func (c *client) do(keys []identity.Key, instructions ...transaction.Instruction
 		c.Fatal(err)
 	}
 	c.nextSlots(1) // so that the hash is confirmed
-	name, err := c.SendChecked(ctx, signed(c.TB, hash.Hash, keys, instructions...), rpc.Processed)
+	name, err := c.Send(ctx, signed(c.TB, hash.Hash, keys, instructions...))
 	if err != nil {
 		c.Fatal(err)
 	}

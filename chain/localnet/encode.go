@@ -55,15 +55,12 @@ func encodeAccount(a *Account, encoding string, slice *dataSlice) (*accountJSON,
 }
 
 // encodeAccounts returns accounts as JSON, in base64 unless an encoding is given.
-func encodeAccounts(keys []transaction.PublicKey, lookup func(transaction.PublicKey) *Account, encoding string, slice *dataSlice) ([]*accountJSON, error) {
+func encodeAccounts(keys []transaction.PublicKey, lookup func(transaction.PublicKey) *Account, encoding string, slice *dataSlice) []*accountJSON {
 	accounts := make([]*accountJSON, len(keys))
 	for i, key := range keys {
-		var err error
-		if accounts[i], err = encodeAccount(lookup(key), cmp.Or(encoding, "base64"), slice); err != nil {
-			return nil, err
-		}
+		accounts[i] = must(encodeAccount(lookup(key), cmp.Or(encoding, "base64"), slice))
 	}
-	return accounts, nil
+	return accounts
 }
 
 // compressor is shared: EncodeAll is safe for concurrent use.
@@ -113,21 +110,21 @@ const (
 	maxMemcmp  = 128
 )
 
-// prepare decodes the operands of filters.
-func prepare(filters []filter) error {
+// prepare decodes the operands of filters, and refuses invalid ones.
+func prepare(filters []filter) {
 	if len(filters) > maxFilters {
-		return invalid("%d filters, at most %d", len(filters), maxFilters)
+		refuse(invalid("%d filters, at most %d", len(filters), maxFilters))
 	}
 	for i := range filters {
 		f := &filters[i]
 		if f.Memcmp == nil {
 			if f.DataSize == nil {
-				return invalid("filter %d is neither dataSize nor memcmp", i)
+				refuse(invalid("filter %d is neither dataSize nor memcmp", i))
 			}
 			continue
 		}
 		if len(f.Memcmp.Bytes) > 2*maxMemcmp {
-			return invalid("filter %d: at most %d bytes", i, maxMemcmp)
+			refuse(invalid("filter %d: at most %d bytes", i, maxMemcmp))
 		}
 		var err error
 		if f.Memcmp.Encoding == "base64" {
@@ -136,10 +133,9 @@ func prepare(filters []filter) error {
 			f.bytes, err = base58.Decode(f.Memcmp.Bytes)
 		}
 		if err != nil || len(f.bytes) > maxMemcmp {
-			return invalid("filter %d: want at most %d bytes in base58 or base64 (%v)", i, maxMemcmp, err)
+			refuse(invalid("filter %d: want at most %d bytes in base58 or base64 (%v)", i, maxMemcmp, err))
 		}
 	}
-	return nil
 }
 
 func passes(filters []filter, a *Account) bool {

@@ -87,7 +87,7 @@ func (e *Endpoint) call(q *request) response {
 	if err != nil {
 		return answer(q.ID, nil, err)
 	}
-	result, err := method(e, p)
+	result, err := attempt(func() any { return method(e, p) })
 	if err == nil {
 		faults := e.faulty()
 		result = faults.lied(q.Method, result)

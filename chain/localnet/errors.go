@@ -85,3 +85,31 @@ func instructionJSON(err error) any {
 	}
 	return e.Name
 }
+
+// refusal carries an error out of a call of a client, or out of an instruction. Both end at once with
+// their first error, like a program of the chain.
+type refusal struct{ error }
+
+func refuse(err error) { panic(refusal{err}) }
+
+// must returns a value, or refuses if there is an error.
+func must[T any](value T, err error) T {
+	if err != nil {
+		refuse(err)
+	}
+	return value
+}
+
+// attempt returns the result of do, or the error with which do was refused.
+func attempt[T any](do func() T) (result T, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			refused, ours := value.(refusal)
+			if !ours {
+				panic(value)
+			}
+			err = refused.error
+		}
+	}()
+	return do(), nil
+}

@@ -101,7 +101,7 @@ func FuzzSubscribe(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s, err := subscribe(n.endpoint, p); err == nil {
+		if s, err := attempt(func() *subscription { return subscribe(n.endpoint, p) }); err == nil {
 			s.next(n.endpoint.view(s.commitment))
 		} else if toRPC(err).Code == codeInternal {
 			t.Errorf("%s %s: %v", method, params, err)

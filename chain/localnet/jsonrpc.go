@@ -133,104 +133,68 @@ func one(raw []byte, call func(*request) response) any {
 	return r
 }
 
-// parameters reads the arguments of a call. err is the first error; a method reads its arguments and
-// then checks err.
-type parameters struct {
-	raw []json.RawMessage
-	err error
-}
+// parameters are the arguments of a call, in order. A method refuses a call with invalid arguments.
+type parameters []json.RawMessage
 
-func (q *request) parameters() (*parameters, error) {
-	p := &parameters{}
-	if len(q.Parameters) == 0 || bytes.Equal(q.Parameters, null) {
-		return p, nil
+func (r *request) parameters() (p parameters, err error) {
+	if len(r.Parameters) == 0 || bytes.Equal(r.Parameters, null) {
+		return nil, nil
 	}
-	if err := json.Unmarshal(q.Parameters, &p.raw); err != nil {
+	if err := json.Unmarshal(r.Parameters, &p); err != nil {
 		return nil, invalid("want an array")
 	}
 	return p, nil
 }
 
-// fail notes an error, unless there was one before.
-func (p *parameters) fail(err error) {
-	if p.err == nil {
-		p.err = err
-	}
-}
-
 // missing reports whether an argument is absent or null.
-func (p *parameters) missing(i int) bool { return i >= len(p.raw) || bytes.Equal(p.raw[i], null) }
+func (p parameters) missing(i int) bool { return i >= len(p) || bytes.Equal(p[i], null) }
 
 // optional decodes an argument, unless it is missing.
-func (p *parameters) optional(i int, name string, to any) {
-	if p.err != nil || p.missing(i) {
+func (p parameters) optional(i int, name string, to any) {
+	if p.missing(i) {
 		return
 	}
-	if err := json.Unmarshal(p.raw[i], to); err != nil {
-		p.fail(invalid("%s: %v", name, err))
+	if err := json.Unmarshal(p[i], to); err != nil {
+		refuse(invalid("%s: %v", name, err))
 	}
 }
 
 // read decodes a required argument.
-func (p *parameters) read(i int, name string, to any) {
+func (p parameters) read(i int, name string, to any) {
 	if p.missing(i) {
-		p.fail(invalid("%s is missing", name))
+		refuse(invalid("%s is missing", name))
 	}
 	p.optional(i, name, to)
 }
 
 // text reads a required argument that is a text.
-func (p *parameters) text(i int, name string) (text string) {
+func (p parameters) text(i int, name string) (text string) {
 	p.read(i, name, &text)
 	return text
 }
 
-// parsed reads an argument in base58, with one of the parsers of package transaction.
-func parsed[T any](p *parameters, i int, name string, parse func(string) (T, error)) (value T) {
-	text := p.text(i, name)
-	if p.err == nil {
-		var err error
-		if value, err = parse(text); err != nil {
-			p.fail(invalid("%v", err))
-		}
+// parsed parses a text with a parser of package transaction.
+func parsed[T any](text string, parse func(string) (T, error)) T {
+	value, err := parse(text)
+	if err != nil {
+		refuse(invalid("%v", err))
 	}
 	return value
 }
 
-func (p *parameters) key(i int) transaction.PublicKey {
-	return parsed(p, i, "address", transaction.ParsePublicKey)
+func (p parameters) key(i int) transaction.PublicKey {
+	return parsed(p.text(i, "address"), transaction.ParsePublicKey)
 }
 
-func (p *parameters) signature(i int) transaction.Signature {
-	return parsed(p, i, "signature", transaction.ParseSignature)
+func (p parameters) signature(i int) transaction.Signature {
+	return parsed(p.text(i, "signature"), transaction.ParseSignature)
 }
 
-func parseKey(text string) (transaction.PublicKey, error) {
-	key, err := transaction.ParsePublicKey(text)
-	if err != nil {
-		return key, invalid("%v", err)
-	}
-	return key, nil
-}
-
-func parseKeys(texts []string) ([]transaction.PublicKey, error) {
-	var keys []transaction.PublicKey
+func parseKeys(texts []string) (keys []transaction.PublicKey) {
 	for _, text := range texts {
-		key, err := parseKey(text)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
+		keys = append(keys, parsed(text, transaction.ParsePublicKey))
 	}
-	return keys, nil
-}
-
-func parseSignature(text string) (transaction.Signature, error) {
-	s, err := transaction.ParseSignature(text)
-	if err != nil {
-		return s, invalid("%v", err)
-	}
-	return s, nil
+	return keys
 }
 
 // settings are the last argument of most methods.
@@ -256,7 +220,7 @@ type settings struct {
 }
 
 // settings reads settings from the i-th argument.
-func (p *parameters) settings(i int) settings {
+func (p parameters) settings(i int) settings {
 	s := settings{Commitment: Finalized, PreflightCommitment: Finalized}
 	p.optional(i, "configuration", &s)
 	for _, c := range []*Commitment{&s.Commitment, &s.PreflightCommitment} {
@@ -265,7 +229,7 @@ func (p *parameters) settings(i int) settings {
 			*c = Finalized
 		case Processed, Confirmed, Finalized:
 		default:
-			p.fail(invalid("commitment %q, want processed, confirmed or finalized", *c))
+			refuse(invalid("commitment %q, want processed, confirmed or finalized", *c))
 		}
 	}
 	return s

@@ -48,14 +48,14 @@ func (n *nativeCall) loader() {
 	case loaderClose:
 		n.close()
 	default:
-		n.refuse(runtime.ErrInvalidInstructionData)
+		refuse(runtime.ErrInvalidInstructionData)
 	}
 }
 
 // kind returns the kind of an account of the loader.
 func (n *nativeCall) kind(a *runtime.Account) uint32 {
 	if len(a.Data) < 4 {
-		n.refuse(runtime.ErrInvalidAccountData)
+		refuse(runtime.ErrInvalidAccountData)
 	}
 	complete := false
 	k := le.Uint32(a.Data)
@@ -70,7 +70,7 @@ func (n *nativeCall) kind(a *runtime.Account) uint32 {
 		complete = hasAuthority(a.Data, programAuthority)
 	}
 	if !complete {
-		n.refuse(runtime.ErrInvalidAccountData)
+		refuse(runtime.ErrInvalidAccountData)
 	}
 	return k
 }
@@ -85,9 +85,9 @@ func hasAuthority(data []byte, at int) bool {
 func (n *nativeCall) change(a *runtime.Account) []byte {
 	switch {
 	case !a.Writable:
-		n.refuse(runtime.ErrReadonlyData)
+		refuse(runtime.ErrReadonlyData)
 	case a.Owner != transaction.LoaderProgram:
-		n.refuse(runtime.ErrExternalData)
+		refuse(runtime.ErrExternalData)
 	}
 	a.Data = bytes.Clone(a.Data)
 	return a.Data
@@ -101,7 +101,7 @@ func (n *nativeCall) initializeBuffer() {
 	}
 	data := n.change(buffer)
 	if len(data) < transaction.BufferHeader {
-		n.refuse(runtime.ErrAccountDataTooSmall)
+		refuse(runtime.ErrAccountDataTooSmall)
 	}
 	le.PutUint32(data, loaderBuffer)
 	putAuthority(data, bufferAuthority, authority.Key)
@@ -211,7 +211,7 @@ func (n *nativeCall) close() {
 		n.authorized(account, at, n.accounts[2], ofClosed)
 	}
 	if !spill.Writable {
-		n.refuse(runtime.ErrReadonlyLamports)
+		refuse(runtime.ErrReadonlyLamports)
 	}
 	spill.Lamports += account.Lamports
 	account.Lamports, account.Data = 0, make([]byte, 4)

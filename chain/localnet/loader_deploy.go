@@ -36,7 +36,7 @@ func (n *nativeCall) deploy() {
 	n.ready(8)
 	payer, data, program, buffer, authority := n.accounts[0], n.accounts[1], n.accounts[2], n.accounts[3], n.accounts[7]
 	if n.accounts[4].Key != transaction.RentSysvar || n.accounts[5].Key != transaction.ClockSysvar {
-		n.refuse(runtime.ErrInvalidArgument)
+		refuse(runtime.ErrInvalidArgument)
 	}
 	n.emptyProgram(program)
 	image, loaded := n.image(buffer, authority)
@@ -67,9 +67,9 @@ func (n *nativeCall) emptyProgram(program *runtime.Account) {
 	case program.Lamports < n.sysvars.Rent.Minimum(len(program.Data)):
 		n.refusef(runtime.Error{Name: "ExecutableAccountNotRentExempt"}, "Program account not rent-exempt")
 	case program.Owner != transaction.LoaderProgram:
-		n.refuse(runtime.ErrExternalData)
+		refuse(runtime.ErrExternalData)
 	case !program.Writable:
-		n.refuse(runtime.ErrReadonlyData)
+		refuse(runtime.ErrReadonlyData)
 	}
 }
 
@@ -78,11 +78,11 @@ func (n *nativeCall) emptyProgram(program *runtime.Account) {
 func (n *nativeCall) fund(payer, data, buffer *runtime.Account, size int) {
 	switch {
 	case !payer.Writable || !buffer.Writable:
-		n.refuse(runtime.ErrReadonlyLamports)
+		refuse(runtime.ErrReadonlyLamports)
 	case !payer.Signer || !data.Writable:
-		n.refuse(runtime.Error{Name: "PrivilegeEscalation"})
+		refuse(runtime.Error{Name: "PrivilegeEscalation"})
 	case payer.Lamports+buffer.Lamports < payer.Lamports:
-		n.refuse(runtime.ErrArithmeticOverflow)
+		refuse(runtime.ErrArithmeticOverflow)
 	}
 	payer.Lamports += buffer.Lamports
 	buffer.Lamports, buffer.Data = 0, slices.Clone(buffer.Data[:transaction.BufferHeader])
@@ -130,7 +130,7 @@ func (n *nativeCall) upgrade() {
 	case !bytes.Equal(program.Data[4:transaction.ProgramSize], data.Key[:]):
 		n.refusef(runtime.ErrInvalidArgument, "Program and ProgramData account mismatch")
 	case !program.Writable || !data.Writable || !buffer.Writable || !spill.Writable:
-		n.refuse(runtime.ErrInvalidArgument)
+		refuse(runtime.ErrInvalidArgument)
 	}
 	image, loaded := n.image(buffer, authority)
 	if len(data.Data) < transaction.ProgramDataHeader+len(image) {

@@ -7,10 +7,10 @@ import (
 )
 
 // methods are the methods of the JSON-RPC interface.
-var methods map[string]func(*Endpoint, *parameters) (any, error)
+var methods map[string]func(*Endpoint, parameters) any
 
 func init() { // not in the declaration, because getHealth is one of the methods and counts them
-	methods = map[string]func(*Endpoint, *parameters) (any, error){
+	methods = map[string]func(*Endpoint, parameters) any{
 		"getHealth":                         (*Endpoint).getHealth,
 		"getVersion":                        (*Endpoint).getVersion,
 		"getGenesisHash":                    (*Endpoint).getGenesisHash,
@@ -55,137 +55,107 @@ const apiVersion = "4.2.2"
 func (v View) with(value any) contextual { return contextual{slotContext{apiVersion, v.Slot}, value} }
 
 // viewFor returns the chain at the commitment of a call.
-func (e *Endpoint) viewFor(s settings) (View, error) {
+func (e *Endpoint) viewFor(s settings) View {
 	v := e.view(s.Commitment)
 	if v.Slot < s.MinContextSlot {
-		return v, &rpcError{codeMinContext, "Minimum context slot has not been reached", map[string]uint64{"contextSlot": v.Slot}}
+		refuse(&rpcError{codeMinContext, "Minimum context slot has not been reached", map[string]uint64{"contextSlot": v.Slot}})
 	}
-	return v, nil
+	return v
 }
 
 // at reads settings from the i-th argument, and returns the view for them.
-func (e *Endpoint) at(p *parameters, i int) (View, settings) {
+func (e *Endpoint) at(p parameters, i int) (View, settings) {
 	s := p.settings(i)
-	if p.err != nil {
-		return View{}, s
-	}
-	v, err := e.viewFor(s)
-	p.fail(err)
-	return v, s
+	return e.viewFor(s), s
 }
 
-func (e *Endpoint) getHealth(*parameters) (any, error) {
+func (e *Endpoint) getHealth(parameters) any {
 	if f := e.faulty(); f.Unhealthy {
-		return nil, unhealthy(f.Lag)
+		refuse(unhealthy(f.Lag))
 	}
-	return "ok", nil
+	return "ok"
 }
 
 func unhealthy(lag int) error {
 	return &rpcError{codeUnhealthy, "Node is unhealthy", map[string]any{"numSlotsBehind": lag}}
 }
 
-func (e *Endpoint) getVersion(*parameters) (any, error) {
+func (e *Endpoint) getVersion(parameters) any {
 	v := map[string]any{"solana-core": apiVersion, "feature-set": 0}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		v["psyche"] = info.Main.Version
 	}
-	return v, nil
+	return v
 }
 
-func (e *Endpoint) getGenesisHash(*parameters) (any, error) {
-	return e.server.ledger.Genesis().String(), nil
+func (e *Endpoint) getGenesisHash(parameters) any {
+	return e.server.ledger.Genesis().String()
 }
 
-func (e *Endpoint) getSlot(p *parameters) (any, error) {
+func (e *Endpoint) getSlot(p parameters) any {
 	v, _ := e.at(p, 0)
-	return v.Slot, p.err
+	return v.Slot
 }
 
-func (e *Endpoint) getBlockHeight(p *parameters) (any, error) {
+func (e *Endpoint) getBlockHeight(p parameters) any {
 	v, _ := e.at(p, 0)
-	if p.err != nil {
-		return nil, p.err
-	}
-	return v.height(), nil
+	return v.height()
 }
 
-func (e *Endpoint) getBlockTime(p *parameters) (any, error) {
+func (e *Endpoint) getBlockTime(p parameters) any {
 	var number uint64
-	if p.read(0, "slot", &number); p.err != nil {
-		return nil, p.err
-	}
+	p.read(0, "slot", &number)
 	v := e.view(Confirmed)
 	v.Slot = min(v.Slot, number)
-	if at, known := v.time(); known && v.Slot == number {
-		return at, nil
+	at, known := v.time()
+	if !known || v.Slot != number {
+		refuse(&rpcError{Code: -32004, Message: "Block not available for slot"})
 	}
-	return nil, &rpcError{Code: -32004, Message: "Block not available for slot"}
+	return at
 }
 
-func (e *Endpoint) getTransactionCount(p *parameters) (any, error) {
+func (e *Endpoint) getTransactionCount(p parameters) any {
 	v, _ := e.at(p, 0)
-	if p.err != nil {
-		return nil, p.err
-	}
-	return v.count(), nil
+	return v.count()
 }
 
-func (e *Endpoint) getFirstAvailableBlock(*parameters) (any, error) {
+func (e *Endpoint) getFirstAvailableBlock(parameters) any {
 	l := e.server.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.slots[0].number, nil
+	return l.slots[0].number
 }
 
-func (e *Endpoint) getEpochInfo(p *parameters) (any, error) {
+func (e *Endpoint) getEpochInfo(p parameters) any {
 	v, _ := e.at(p, 0)
-	if p.err != nil {
-		return nil, p.err
-	}
 	const never = 432_000
 	return map[string]any{
 		"absoluteSlot": v.Slot, "blockHeight": v.height(), "epoch": 0, "slotIndex": v.Slot, "slotsInEpoch": max(never, v.Slot+1), "transactionCount": v.count(),
-	}, nil
+	}
 }
 
-func (e *Endpoint) getLatestBlockhash(p *parameters) (any, error) {
+func (e *Endpoint) getLatestBlockhash(p parameters) any {
 	v, _ := e.at(p, 0)
-	if p.err != nil {
-		return nil, p.err
-	}
 	hash, last := v.blockhash()
-	return v.with(map[string]any{"blockhash": hash.String(), "lastValidBlockHeight": last}), nil
+	return v.with(map[string]any{"blockhash": hash.String(), "lastValidBlockHeight": last})
 }
 
-func (e *Endpoint) isBlockhashValid(p *parameters) (any, error) {
-	hash := parsed(p, 0, "blockhash", transaction.ParseHash)
+func (e *Endpoint) isBlockhashValid(p parameters) any {
+	hash := parsed(p.text(0, "blockhash"), transaction.ParseHash)
 	v, _ := e.at(p, 1)
-	if p.err != nil {
-		return nil, p.err
-	}
-	return v.with(v.isValid(hash)), nil
+	return v.with(v.isValid(hash))
 }
 
-func (e *Endpoint) getFeeForMessage(p *parameters) (any, error) {
+func (e *Endpoint) getFeeForMessage(p parameters) any {
 	text := p.text(0, "message")
 	v, _ := e.at(p, 1)
-	if p.err != nil {
-		return nil, p.err
-	}
-	raw, err := decodeTransaction(text, "base64")
-	if err != nil {
-		return nil, err
-	}
-	m, err := messageOf(raw)
-	if err != nil {
-		return nil, err
-	}
+	raw := must(decodeTransaction(text, "base64"))
+	m := must(messageOf(raw))
 	fee, err := e.server.ledger.fee(&m)
 	if err != nil || !v.isValid(m.Blockhash) {
-		return v.with(nil), nil
+		return v.with(nil)
 	}
-	return v.with(fee), nil
+	return v.with(fee)
 }
 
 // messageOf parses a message without signatures. It adds the required number of empty signatures
@@ -199,22 +169,17 @@ func messageOf(raw []byte) (transaction.Message, error) {
 	return t.Message, err
 }
 
-func (e *Endpoint) getRecentPrioritizationFees(p *parameters) (any, error) {
+func (e *Endpoint) getRecentPrioritizationFees(p parameters) any {
 	var texts []string
-	if p.optional(0, "addresses", &texts); p.err != nil {
-		return nil, p.err
-	}
+	p.optional(0, "addresses", &texts)
 	if len(texts) > maxFeeAddresses {
-		return nil, invalid("%d addresses, at most %d", len(texts), maxFeeAddresses)
+		refuse(invalid("%d addresses, at most %d", len(texts), maxFeeAddresses))
 	}
-	keys, err := parseKeys(texts)
-	if err != nil {
-		return nil, err
-	}
+	keys := parseKeys(texts)
 	numbers, prices := e.view(Confirmed).fees(keys, maxFeeSlots)
 	fees := []map[string]uint64{}
 	for i, number := range numbers {
 		fees = append(fees, map[string]uint64{"slot": number, "prioritizationFee": prices[i]})
 	}
-	return fees, nil
+	return fees
 }

@@ -10,100 +10,72 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-func (e *Endpoint) requestAirdrop(p *parameters) (any, error) {
+func (e *Endpoint) requestAirdrop(p parameters) any {
 	key := p.key(0)
 	var lamports uint64
-	if p.read(1, "lamports", &lamports); p.err != nil {
-		return nil, p.err
-	}
+	p.read(1, "lamports", &lamports)
 	var name transaction.Signature
 	var err error
 	e.server.change(func() { name, err = e.server.ledger.Airdrop(key, lamports) })
 	if err != nil {
-		return nil, err
+		refuse(err)
 	}
-	return name.String(), nil
+	return name.String()
 }
 
 // raw reads the transaction from the first argument, and the settings.
-func (e *Endpoint) raw(p *parameters) ([]byte, *transaction.Transaction, settings, error) {
+func (e *Endpoint) raw(p parameters) ([]byte, transaction.Transaction, settings) {
 	text := p.text(0, "transaction")
 	s := p.settings(1)
-	if p.err != nil {
-		return nil, nil, s, p.err
-	}
-	raw, err := decodeTransaction(text, s.Encoding)
-	if err != nil {
-		return nil, nil, s, err
-	}
-	t, err := transaction.Unmarshal(raw)
-	return raw, &t, s, err
+	raw := must(decodeTransaction(text, s.Encoding))
+	return raw, must(transaction.Unmarshal(raw)), s
 }
 
-func (e *Endpoint) sendTransaction(p *parameters) (any, error) {
-	raw, t, s, err := e.raw(p)
-	if err != nil {
-		return nil, err
-	}
+func (e *Endpoint) sendTransaction(p parameters) any {
+	raw, t, s := e.raw(p)
 	faults := e.faulty()
 	if !s.SkipPreflight {
 		if faults.Unhealthy {
-			return nil, unhealthy(faults.Lag)
+			refuse(unhealthy(faults.Lag))
 		}
 		s.Commitment = s.PreflightCommitment
-		v, err := e.viewFor(s)
-		if err != nil {
-			return nil, err
-		}
-		simulated, err := v.simulate(raw, simulation{Verify: true})
-		if err != nil {
-			return nil, err
-		}
+		v := e.viewFor(s)
+		simulated := must(v.simulate(raw, simulation{Verify: true}))
 		if failed := simulated.Err; failed != nil {
-			value, _ := simulatedJSON(simulated, settings{})
-			return nil, &rpcError{codePreflight, "Transaction simulation failed: " + failed.Error(), value}
+			refuse(&rpcError{codePreflight, "Transaction simulation failed: " + failed.Error(), simulatedJSON(simulated, settings{})})
 		}
 	}
 	if !e.loses(faults.Lost) {
 		e.server.change(func() { _, _ = e.server.ledger.submit(raw) }) // a transaction that no block can contain is dropped silently
 	}
-	return t.Name().String(), nil
+	return t.Name().String()
 }
 
-func (e *Endpoint) simulateTransaction(p *parameters) (any, error) {
-	raw, _, s, err := e.raw(p)
-	if err != nil {
-		return nil, err
-	}
+func (e *Endpoint) simulateTransaction(p parameters) any {
+	raw, _, s := e.raw(p)
 	if s.SigVerify && s.ReplaceHash {
-		return nil, invalid("sigVerify may not be used with replaceRecentBlockhash")
+		refuse(invalid("sigVerify may not be used with replaceRecentBlockhash"))
 	}
 	if s.Accounts != nil && len(s.Accounts.Addresses) > maxMultiple {
-		return nil, invalid("%d accounts, at most %d", len(s.Accounts.Addresses), maxMultiple)
+		refuse(invalid("%d accounts, at most %d", len(s.Accounts.Addresses), maxMultiple))
 	}
-	v, err := e.viewFor(s)
-	if err != nil {
-		return nil, err
-	}
+	v := e.viewFor(s)
 	simulated, err := v.simulate(raw, simulation{Verify: s.SigVerify, NewestHash: s.ReplaceHash})
 	if err != nil && !errors.Is(err, errSignatures) {
-		return nil, err
+		refuse(err)
 	} else if err != nil {
 		simulated = &simulationResult{Record: Record{Err: errSignatures}}
 	}
-	value, err := simulatedJSON(simulated, s)
-	if err != nil {
-		return nil, err
-	}
+	value := simulatedJSON(simulated, s)
 	if s.ReplaceHash {
 		hash, last := v.blockhash()
 		value["replacementBlockhash"] = map[string]any{"blockhash": hash.String(), "lastValidBlockHeight": last}
 	}
-	return v.with(value), nil
+	return v.with(value)
 }
 
 // simulatedJSON returns the result of a simulation, with the requested accounts.
-func simulatedJSON(o *simulationResult, s settings) (map[string]any, error) {
+func simulatedJSON(o *simulationResult, s settings) map[string]any {
 	value := map[string]any{
 		"err": nil, "logs": linesOf(o.Logs), "accounts": nil, "unitsConsumed": o.Units, "returnData": returnJSON(o.Return),
 		"innerInstructions": nil, "replacementBlockhash": nil, "fee": o.Fee,
@@ -112,15 +84,11 @@ func simulatedJSON(o *simulationResult, s settings) (map[string]any, error) {
 		value["err"] = o.Err
 	}
 	if s.Accounts == nil {
-		return value, nil
-	}
-	keys, err := parseKeys(s.Accounts.Addresses)
-	if err != nil {
-		return nil, err
+		return value
 	}
 	changed := func(key transaction.PublicKey) *Account { return o.Accounts[key] }
-	value["accounts"], err = encodeAccounts(keys, changed, s.Accounts.Encoding, nil)
-	return value, err
+	value["accounts"] = encodeAccounts(parseKeys(s.Accounts.Addresses), changed, s.Accounts.Encoding, nil)
+	return value
 }
 
 // linesOf returns logs that are never null.
@@ -162,21 +130,16 @@ func statusJSON(r *Record) any {
 	return map[string]any{"Err": r.Err}
 }
 
-func (e *Endpoint) getSignatureStatuses(p *parameters) (any, error) {
+func (e *Endpoint) getSignatureStatuses(p parameters) any {
 	var texts []string
-	if p.read(0, "signatures", &texts); p.err != nil {
-		return nil, p.err
-	}
+	p.read(0, "signatures", &texts)
 	if len(texts) > maxStatuses {
-		return nil, invalid("%d signatures, at most %d", len(texts), maxStatuses)
+		refuse(invalid("%d signatures, at most %d", len(texts), maxStatuses))
 	}
 	v := e.view(Processed)
 	statuses := []any{}
 	for _, text := range texts {
-		name, err := parseSignature(text)
-		if err != nil {
-			return nil, err
-		}
+		name := parsed(text, transaction.ParseSignature)
 		r := v.record(name)
 		if r == nil {
 			statuses = append(statuses, nil)
@@ -190,37 +153,31 @@ func (e *Endpoint) getSignatureStatuses(p *parameters) (any, error) {
 		}
 		statuses = append(statuses, status)
 	}
-	return v.with(statuses), nil
+	return v.with(statuses)
 }
 
 // lasting returns the view for methods that do not support processed slots.
-func (e *Endpoint) lasting(p *parameters, i int) (View, settings) {
+func (e *Endpoint) lasting(p parameters, i int) (View, settings) {
 	v, s := e.at(p, i)
 	if s.Commitment == Processed {
-		p.fail(invalid("Method does not support commitment below `confirmed`"))
+		refuse(invalid("Method does not support commitment below `confirmed`"))
 	}
 	return v, s
 }
 
-func (e *Endpoint) getSignaturesForAddress(p *parameters) (any, error) {
+func (e *Endpoint) getSignaturesForAddress(p parameters) any {
 	key := p.key(0)
 	v, s := e.lasting(p, 1)
-	if p.err != nil {
-		return nil, p.err
-	}
 	s.Limit = cmp.Or(s.Limit, maxSignatures)
 	if s.Limit < 1 || s.Limit > maxSignatures {
-		return nil, invalid("limit %d, want 1 to %d", s.Limit, maxSignatures)
+		refuse(invalid("limit %d, want 1 to %d", s.Limit, maxSignatures))
 	}
 	var before, until transaction.Signature
 	for text, to := range map[string]*transaction.Signature{s.Before: &before, s.Until: &until} {
 		if text == "" {
 			continue
 		}
-		var err error
-		if *to, err = parseSignature(text); err != nil {
-			return nil, err
-		}
+		*to = parsed(text, transaction.ParseSignature)
 	}
 	found := []map[string]any{}
 	for _, r := range v.Newest(key, s.Limit, before, until) {
@@ -228,34 +185,28 @@ func (e *Endpoint) getSignaturesForAddress(p *parameters) (any, error) {
 			"signature": r.Name.String(), "slot": r.Slot, "err": errOrNil(r), "memo": nil, "blockTime": r.Time, "confirmationStatus": e.commitmentOf(r.Slot),
 		})
 	}
-	return found, nil
+	return found
 }
 
-func (e *Endpoint) getTransaction(p *parameters) (any, error) {
+func (e *Endpoint) getTransaction(p parameters) any {
 	name := p.signature(0)
 	encoding := ""
-	if !p.missing(1) && p.raw[1][0] == '"' { // the older form: only an encoding
+	if !p.missing(1) && p[1][0] == '"' { // the older form: only an encoding
 		encoding = p.text(1, "encoding")
-		p.raw = p.raw[:1]
+		p = p[:1]
 	}
 	v, s := e.lasting(p, 1)
-	if p.err != nil {
-		return nil, p.err
-	}
 	s.Encoding = cmp.Or(encoding, s.Encoding)
 	r := v.record(name)
 	if r == nil || r.Raw == nil {
-		return nil, nil
+		return nil
 	}
-	body, err := transactionJSON(r, s.Encoding)
-	if err != nil {
-		return nil, err
-	}
+	body := transactionJSON(r, s.Encoding)
 	found := map[string]any{"slot": r.Slot, "blockTime": r.Time, "transaction": body, "meta": metaJSON(r)}
 	if s.MaxVersion != nil {
 		found["version"] = "legacy"
 	}
-	return found, nil
+	return found
 }
 
 func metaJSON(r *Record) map[string]any {
@@ -270,20 +221,17 @@ func metaJSON(r *Record) map[string]any {
 	return meta
 }
 
-func transactionJSON(r *Record, encoding string) (any, error) {
+func transactionJSON(r *Record, encoding string) any {
 	switch encoding {
 	case "base64":
-		return []string{base64.StdEncoding.EncodeToString(r.Raw), encoding}, nil
+		return []string{base64.StdEncoding.EncodeToString(r.Raw), encoding}
 	case "base58":
-		return []string{base58.Encode(r.Raw), encoding}, nil
+		return []string{base58.Encode(r.Raw), encoding}
 	case "", "json", "jsonParsed":
 	default:
-		return nil, invalid("encoding %q, want json, base58 or base64", encoding)
+		refuse(invalid("encoding %q, want json, base58 or base64", encoding))
 	}
-	t, err := transaction.Unmarshal(r.Raw)
-	if err != nil {
-		return nil, err
-	}
+	t := must(transaction.Unmarshal(r.Raw))
 	var signatures, keys []string
 	for _, s := range t.Signatures {
 		signatures = append(signatures, s.String())
@@ -303,5 +251,5 @@ func transactionJSON(r *Record, encoding string) (any, error) {
 		"numRequiredSignatures": t.Message.Signers, "numReadonlySignedAccounts": t.Message.ReadOnlySigners, "numReadonlyUnsignedAccounts": t.Message.ReadOnlyUnsigned,
 	}
 	message := map[string]any{"header": header, "accountKeys": keys, "recentBlockhash": t.Message.Blockhash.String(), "instructions": instructions}
-	return map[string]any{"signatures": signatures, "message": message}, nil
+	return map[string]any{"signatures": signatures, "message": message}
 }

@@ -26,29 +26,22 @@ func (e *execution) native(program transaction.PublicKey, accounts []*runtime.Ac
 	return nil
 }
 
-func (e *execution) nativeBody(program transaction.PublicKey, accounts []*runtime.Account, data []byte) (err error) {
+func (e *execution) nativeBody(program transaction.PublicKey, accounts []*runtime.Account, data []byte) error {
 	cost := map[transaction.PublicKey]uint64{
 		transaction.SystemProgram: systemUnits, transaction.ComputeBudgetProgram: budgetCost, transaction.LoaderProgram: loaderUnits,
 	}[program]
 	if err := e.charge(cost); err != nil || program == transaction.ComputeBudgetProgram {
 		return err
 	}
-	defer func() {
-		if value := recover(); value != nil {
-			refused, ours := value.(refusal)
-			if !ours {
-				panic(value)
-			}
-			err = refused.error
-		}
-	}()
-	n := &nativeCall{execution: e, accounts: accounts, data: reader{rest: data}}
+	run := (*nativeCall).system
 	if program == transaction.LoaderProgram {
-		n.loader()
-	} else {
-		n.system()
+		run = (*nativeCall).loader
 	}
-	return nil
+	_, err := attempt(func() any {
+		run(&nativeCall{execution: e, accounts: accounts, data: reader{rest: data}})
+		return nil
+	})
+	return err
 }
 
 // charge takes compute units.
@@ -70,29 +63,23 @@ type nativeCall struct {
 
 func (n *nativeCall) logf(format string, arguments ...any) { n.log(fmt.Sprintf(format, arguments...)) }
 
-// refusal carries an error out of an instruction to nativeBody. An error ends an instruction at once,
-// like a program of the chain.
-type refusal struct{ error }
-
-func (n *nativeCall) refuse(err error) { panic(refusal{err}) }
-
 // refusef refuses the instruction after a line in the log.
 func (n *nativeCall) refusef(err error, format string, arguments ...any) {
 	n.logf(format, arguments...)
-	n.refuse(err)
+	refuse(err)
 }
 
 // must refuses the instruction if there is an error.
 func (n *nativeCall) must(err error) {
 	if err != nil {
-		n.refuse(err)
+		refuse(err)
 	}
 }
 
 // has refuses an instruction that names fewer than count accounts.
 func (n *nativeCall) has(count int) {
 	if len(n.accounts) < count {
-		n.refuse(runtime.ErrMissingAccount)
+		refuse(runtime.ErrMissingAccount)
 	}
 }
 

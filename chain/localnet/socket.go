@@ -127,7 +127,7 @@ func (e *Endpoint) callSocket(s *socket, q *request) response {
 	if len(s.subscriptions) >= maxSubscriptions {
 		return answer(q.ID, nil, invalid("%d subscriptions, at most %d", len(s.subscriptions), maxSubscriptions))
 	}
-	sub, err := subscribe(e, p)
+	sub, err := attempt(func() *subscription { return subscribe(e, p) })
 	if err != nil {
 		return answer(q.ID, nil, err)
 	}
@@ -137,10 +137,13 @@ func (e *Endpoint) callSocket(s *socket, q *request) response {
 	return answer(q.ID, sub.id, nil)
 }
 
-func (e *Endpoint) unsubscribe(s *socket, q *request, p *parameters) response {
-	var id uint64
-	if p.read(0, "subscription", &id); p.err != nil {
-		return answer(q.ID, nil, p.err)
+func (e *Endpoint) unsubscribe(s *socket, q *request, p parameters) response {
+	id, err := attempt(func() (id uint64) {
+		p.read(0, "subscription", &id)
+		return id
+	})
+	if err != nil {
+		return answer(q.ID, nil, err)
 	}
 	if s.subscriptions[id] == nil {
 		return answer(q.ID, nil, invalid("Invalid subscription id."))

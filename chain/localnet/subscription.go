@@ -32,7 +32,7 @@ type notificationResult struct {
 
 // subscribers are the methods that start a subscription, unsubscribers the methods that end it.
 var (
-	subscribers = map[string]func(*Endpoint, *parameters) (*subscription, error){
+	subscribers = map[string]func(*Endpoint, parameters) *subscription{
 		"accountSubscribe":   (*Endpoint).accountSubscribe,
 		"programSubscribe":   (*Endpoint).programSubscribe,
 		"logsSubscribe":      (*Endpoint).logsSubscribe,
@@ -70,14 +70,9 @@ func (e *Endpoint) publish() {
 	}
 }
 
-func (e *Endpoint) accountSubscribe(p *parameters) (*subscription, error) {
+func (e *Endpoint) accountSubscribe(p parameters) *subscription {
 	key, s := p.key(0), p.settings(1)
-	if p.err != nil {
-		return nil, p.err
-	}
-	if _, err := encodeData(nil, s.Encoding); err != nil {
-		return nil, err
-	}
+	must(encodeData(nil, s.Encoding))
 	_, written := e.view(s.Commitment).account(key)
 	told := e.view(s.Commitment).Account(key)
 	next := func(v View) []any {
@@ -95,17 +90,12 @@ func (e *Endpoint) accountSubscribe(p *parameters) (*subscription, error) {
 		}
 		return []any{v.with(encoded)}
 	}
-	return &subscription{method: "accountNotification", commitment: s.Commitment, next: next}, nil
+	return &subscription{method: "accountNotification", commitment: s.Commitment, next: next}
 }
 
-func (e *Endpoint) programSubscribe(p *parameters) (*subscription, error) {
+func (e *Endpoint) programSubscribe(p parameters) *subscription {
 	program, s := p.key(0), p.settings(1)
-	if p.err != nil {
-		return nil, p.err
-	}
-	if err := prepare(s.Filters); err != nil {
-		return nil, err
-	}
+	prepare(s.Filters)
 	told := e.view(s.Commitment).Owned(program)
 	next := func(v View) []any {
 		owned := v.Owned(program)
@@ -121,18 +111,12 @@ func (e *Endpoint) programSubscribe(p *parameters) (*subscription, error) {
 		told = owned
 		return results
 	}
-	return &subscription{method: "programNotification", commitment: s.Commitment, next: next}, nil
+	return &subscription{method: "programNotification", commitment: s.Commitment, next: next}
 }
 
-func (e *Endpoint) logsSubscribe(p *parameters) (*subscription, error) {
-	mentions, err := mentioned(p)
-	if err != nil {
-		return nil, err
-	}
+func (e *Endpoint) logsSubscribe(p parameters) *subscription {
+	mentions := mentioned(p)
 	s := p.settings(1)
-	if p.err != nil {
-		return nil, p.err
-	}
 	_, at := e.view(s.Commitment).since(cursor{})
 	next := func(v View) []any {
 		var records []*Record
@@ -147,37 +131,32 @@ func (e *Endpoint) logsSubscribe(p *parameters) (*subscription, error) {
 		}
 		return results
 	}
-	return &subscription{method: "logsNotification", commitment: s.Commitment, next: next}, nil
+	return &subscription{method: "logsNotification", commitment: s.Commitment, next: next}
 }
 
 // mentioned reads the account whose transactions a client subscribes to; nil means all
 // transactions.
-func mentioned(p *parameters) (*transaction.PublicKey, error) {
+func mentioned(p parameters) *transaction.PublicKey {
 	var all string
-	if !p.missing(0) && json.Unmarshal(p.raw[0], &all) == nil {
+	if !p.missing(0) && json.Unmarshal(p[0], &all) == nil {
 		if all != "all" && all != "allWithVotes" {
-			return nil, invalid("filter %q, want all, allWithVotes or mentions", all)
+			refuse(invalid("filter %q, want all, allWithVotes or mentions", all))
 		}
-		return nil, nil
+		return nil
 	}
 	var filter struct {
 		Mentions []string `json:"mentions"`
 	}
-	if p.read(0, "filter", &filter); p.err != nil {
-		return nil, p.err
-	}
+	p.read(0, "filter", &filter)
 	if len(filter.Mentions) != 1 {
-		return nil, invalid("Only 1 address supported")
+		refuse(invalid("Only 1 address supported"))
 	}
-	key, err := parseKey(filter.Mentions[0])
-	return &key, err
+	key := parsed(filter.Mentions[0], transaction.ParsePublicKey)
+	return &key
 }
 
-func (e *Endpoint) signatureSubscribe(p *parameters) (*subscription, error) {
+func (e *Endpoint) signatureSubscribe(p parameters) *subscription {
 	name, s := p.signature(0), p.settings(1)
-	if p.err != nil {
-		return nil, p.err
-	}
 	next := func(v View) []any {
 		r := v.record(name)
 		if r == nil {
@@ -185,10 +164,10 @@ func (e *Endpoint) signatureSubscribe(p *parameters) (*subscription, error) {
 		}
 		return []any{v.with(map[string]any{"err": errOrNil(r)})}
 	}
-	return &subscription{method: "signatureNotification", commitment: s.Commitment, next: next, once: true}, nil
+	return &subscription{method: "signatureNotification", commitment: s.Commitment, next: next, once: true}
 }
 
-func (e *Endpoint) slotSubscribe(*parameters) (*subscription, error) {
+func (e *Endpoint) slotSubscribe(parameters) *subscription {
 	told := e.view(Processed).Slot
 	next := func(v View) []any {
 		if v.Slot == told {
@@ -197,10 +176,10 @@ func (e *Endpoint) slotSubscribe(*parameters) (*subscription, error) {
 		told = v.Slot
 		return []any{map[string]uint64{"parent": v.parent(), "root": e.view(Finalized).Slot, "slot": v.Slot}}
 	}
-	return &subscription{method: "slotNotification", commitment: Processed, next: next}, nil
+	return &subscription{method: "slotNotification", commitment: Processed, next: next}
 }
 
-func (e *Endpoint) rootSubscribe(*parameters) (*subscription, error) {
+func (e *Endpoint) rootSubscribe(parameters) *subscription {
 	told := e.view(Finalized).Slot
 	next := func(v View) []any {
 		if v.Slot == told {
@@ -209,5 +188,5 @@ func (e *Endpoint) rootSubscribe(*parameters) (*subscription, error) {
 		told = v.Slot
 		return []any{v.Slot}
 	}
-	return &subscription{method: "rootNotification", commitment: Finalized, next: next}, nil
+	return &subscription{method: "rootNotification", commitment: Finalized, next: next}
 }

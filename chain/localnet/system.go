@@ -46,14 +46,14 @@ func (n *nativeCall) system() {
 	case systemAllocateWithSeed, systemAssignWithSeed:
 		n.prepareWithSeed(kind == systemAllocateWithSeed)
 	default:
-		n.refuse(runtime.ErrInvalidInstructionData)
+		refuse(runtime.ErrInvalidInstructionData)
 	}
 }
 
 // ready refuses an instruction without complete data or enough accounts.
 func (n *nativeCall) ready(accounts int) {
 	if n.data.missing {
-		n.refuse(runtime.ErrInvalidInstructionData)
+		refuse(runtime.ErrInvalidInstructionData)
 	}
 	n.has(accounts)
 }
@@ -91,7 +91,7 @@ func (n *nativeCall) base(at address) string {
 func (n *nativeCall) seeded(account *runtime.Account, base transaction.PublicKey, seed string, owner transaction.PublicKey) address {
 	derived, err := transaction.CreateWithSeed(base, seed, owner)
 	if err != nil {
-		n.refuse(runtime.ErrMaxSeedLength)
+		refuse(runtime.ErrMaxSeedLength)
 	}
 	if derived != account.Key {
 		n.refusef(runtime.Custom(systemSeedMismatch), "Create: address %s does not match derived address %s", transaction.PublicKey(account.Key), derived)
@@ -113,7 +113,7 @@ func (n *nativeCall) allocate(to *runtime.Account, at address, space uint64) {
 	case space > runtime.MaxAccountSize:
 		n.refusef(runtime.Custom(systemLength), "Allocate: requested %d, max allowed %d", space, runtime.MaxAccountSize)
 	case !to.Writable: // even if it has that size already
-		n.refuse(runtime.ErrReadonlyData)
+		refuse(runtime.ErrReadonlyData)
 	}
 	n.must(to.SetData(transaction.SystemProgram, make([]byte, space)))
 }
@@ -140,7 +140,7 @@ func (n *nativeCall) transfer(signer, from, to *runtime.Account, lamports uint64
 	}
 	n.must(from.SetLamports(transaction.SystemProgram, from.Lamports-lamports))
 	if to.Lamports+lamports < lamports {
-		n.refuse(runtime.ErrArithmeticOverflow)
+		refuse(runtime.ErrArithmeticOverflow)
 	}
 	n.must(to.SetLamports(transaction.SystemProgram, to.Lamports+lamports))
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
 )
 
 func TestRefusalsOfPeers(t *testing.T) {
 	on := []string{"peer", "member", "run"}
-	long := strings.Repeat("a", layout.MaxAddrLength)
+	long := strings.Repeat("a", backend.MaxAddrLength)
 	announced := func(s *scene) { s.must(announcement("a"), on...) }
 	raw := func(b ...byte) []byte { return append([]byte{transaction.RunAnnounce}, b...) }
 	testRefusals(t, []refusal{

@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
 )
 
 // scene contains accounts of a chain, by their names in tests.
@@ -202,7 +203,7 @@ func TestRunFromCreationToRefund(t *testing.T) {
 	s.must(act(2, coordinator.SetPaused{}), "run", "main")
 	s.must([]byte{transaction.RunTick, 1, 2, 3}, "run")
 	s.must(act(1, coordinator.Join{}), "run", "member")
-	s.must(announcement("/ip4/127.0.0.1/tcp/1", strings.Repeat("~", layout.MaxAddrLength)), "peer", "member", "run")
+	s.must(announcement("/ip4/127.0.0.1/tcp/1", strings.Repeat("~", backend.MaxAddrLength)), "peer", "member", "run")
 	peer, err := layout.ReadPeer(s.account("peer").Data)
 	if err != nil || peer.Owner != s.account("member").Key || peer.Run != s.account("run").Key || peer.Slot != 1000 || len(peer.Addrs) != 2 {
 		t.Errorf("announces %+v %v", peer, err)

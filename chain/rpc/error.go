@@ -8,16 +8,14 @@ import (
 
 // nodeError is a node's error answer.
 type nodeError struct {
-	Code    int             `json:"code"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"`
+	Code    int    `json:"code"`
+	Message string `json:"message"`
 }
 
 func (e *nodeError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
 // Codes of errors about the node instead of the request.
 const (
-	codePreflight      = -32002 // simulation failed
 	codeBlockMissing   = -32004
 	codeUnhealthy      = -32005
 	codeSlotSkipped    = -32007

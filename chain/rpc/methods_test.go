@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -90,24 +89,6 @@ func TestMethods(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestSendChecked(t *testing.T) {
-	_, raw := signed(t)
-	e := endpoint(t, node(t, func(_ string, params []json.RawMessage) string {
-		if !strings.Contains(string(params[1]), `"skipPreflight":false,"preflightCommitment":"confirmed"`) {
-			t.Errorf("parameters %s", params[1])
-		}
-		return `"error":{"code":-32002,"message":"simulation failed","data":{"err":{"InstructionError":[1,{"Custom":7}]},"logs":[]}}`
-	}))
-	_, err := e.SendChecked(t.Context(), raw, Confirmed)
-	refused, ok := errors.AsType[*nodeError](err)
-	if !ok {
-		t.Fatalf("error %v", err)
-	}
-	if code, ok := refused.TransactionError().IsCustom(); !ok || code != 7 {
-		t.Errorf("error %v", err)
 	}
 }
 

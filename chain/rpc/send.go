@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -14,34 +13,15 @@ import (
 const maxSignatures = 256
 
 type sendParameters struct {
-	Encoding      string     `json:"encoding"`
-	SkipPreflight bool       `json:"skipPreflight"`
-	Preflight     Commitment `json:"preflightCommitment,omitempty"`
-	MaxRetries    *int       `json:"maxRetries,omitempty"`
+	Encoding      string `json:"encoding"`
+	SkipPreflight bool   `json:"skipPreflight"`
+	MaxRetries    int    `json:"maxRetries"`
 }
 
 // Send sends a transaction to the node. The node neither simulates it first nor resends it: the
 // caller has to.
 func (e *Endpoint) Send(ctx context.Context, raw []byte) (transaction.Signature, error) {
-	none := 0
-	return e.signature(ctx, "sendTransaction", base64.StdEncoding.EncodeToString(raw), sendParameters{Encoding: "base64", SkipPreflight: true, MaxRetries: &none})
-}
-
-// SendChecked sends a transaction to the node, which simulates it first. If the simulation fails,
-// it returns a *nodeError whose TransactionError method returns the reason.
-func (e *Endpoint) SendChecked(ctx context.Context, raw []byte, c Commitment) (transaction.Signature, error) {
-	return e.signature(ctx, "sendTransaction", base64.StdEncoding.EncodeToString(raw), sendParameters{Encoding: "base64", Preflight: c})
-}
-
-// TransactionError returns the reason of a failed simulation before sending, or nil.
-func (e *nodeError) TransactionError() *TransactionError {
-	var data struct {
-		Err *TransactionError `json:"err"`
-	}
-	if e.Code != codePreflight || json.Unmarshal(e.Data, &data) != nil {
-		return nil
-	}
-	return data.Err
+	return e.signature(ctx, "sendTransaction", base64.StdEncoding.EncodeToString(raw), sendParameters{Encoding: "base64", SkipPreflight: true})
 }
 
 // Status is the status of a transaction.

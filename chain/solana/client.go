@@ -22,6 +22,8 @@ import (
 // Client implements the contract of package backend over a chain.
 type Client struct {
 	*sender
+	announcement
+	admission
 	options Options
 	program transaction.Program
 	run     transaction.PublicKey
@@ -34,23 +36,29 @@ type Client struct {
 	seen    chan observation // sightings of the endpoints, for watch
 	wake    chan struct{}    // wakes watch
 	call    chan struct{}    // requests a fetch of the peers
-	post    chan struct{}    // requests an announcement of the addresses
 	turn    chan struct{}    // full while an action is in flight
 
-	searches atomic.Uint32 // for grants
+	mu      sync.Mutex
+	view    view // its state is nil before the first sighting
+	changed chan struct{}
+	clock   *clock
+	peers   map[identity.ID][]string
+	nonce   uint64
+	own     []ownAction // recently accepted actions of this client
+	closed  bool
+}
 
-	mu        sync.Mutex
-	view      view // its state is nil before the first sighting
-	changed   chan struct{}
-	clock     *clock
-	peers     map[identity.ID][]string
-	nonce     uint64
-	own       []ownAction // recently accepted actions of this client
-	addrs     []string    // to announce
-	announced []string    // addresses on the chain
-	healed    time.Time   // time of the last repair of the announcement
-	closed    bool
+// announcement is the client's announcement of its addresses on the chain. The lock of the Client guards it.
+type announcement struct {
+	post      chan struct{} // requests an announcement
+	addrs     []string      // to announce
+	announced []string      // addresses on the chain
+	healed    time.Time     // time of the last repair
+}
 
+// admission is the state of the client's search for a grant that admits it.
+type admission struct {
+	searches   atomic.Uint32
 	admitAfter time.Time     // earliest time of the next Admit
 	admitPause time.Duration // since the last Admit that the chain refused; 0 means that none was
 }
@@ -81,9 +89,10 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		options: o, program: transaction.Program(o.Program), run: o.Run,
 		ctx: ctx, cancel: cancel,
 		updates: make(chan backend.Update, 1), seen: make(chan observation, 64),
-		wake: make(chan struct{}, 1), call: make(chan struct{}, 1), post: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), call: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string),
-		nonce: uint64(max(0, time.Now().UnixNano())), addrs: slices.Clone(o.Addrs),
+		nonce:        uint64(max(0, time.Now().UnixNano())),
+		announcement: announcement{post: make(chan struct{}, 1), addrs: slices.Clone(o.Addrs)},
 	}
 	c.searches.Store(rand.Uint32N(1 << 16)) // a client that serve starts again must not always ask the same node
 	first := make(chan error, 1)

@@ -64,36 +64,36 @@ func create(ctx context.Context, o Options, genesis coordinator.Genesis) (run tr
 
 // makeAccount creates the account of a run if it does not exist. It reports whether the run has
 // already started.
-func (c *sender) makeAccount(ctx context.Context, program transaction.Program, run transaction.PublicKey, runID string) (begun bool, err error) {
-	found, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
+func (s *sender) makeAccount(ctx context.Context, program transaction.Program, run transaction.PublicKey, runID string) (begun bool, err error) {
+	found, err := rpc.AnyOf(ctx, s.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
 		account, _, err := e.Account(ctx, run, rpc.Query{Commitment: rpc.Confirmed, Slice: &rpc.Slice{Length: layout.HeadSize}})
 		return account, err
 	})
 	if err != nil {
-		return false, c.disconnected(ctx, err)
+		return false, s.disconnected(ctx, err)
 	}
 	if found != nil && found.Owner == transaction.PublicKey(program) {
 		summary, err := layout.ReadSummary(found.Data)
 		return summary.RunState != coordinator.Uninitialized, err
 	}
-	rent, err := c.rentOf(ctx, layout.AccountSize)
+	rent, err := s.rentOf(ctx, layout.AccountSize)
 	if err != nil {
 		return false, err
 	}
-	if err := c.checkFunds(ctx, rent+100*transaction.SignatureFee); err != nil {
+	if err := s.checkFunds(ctx, rent+100*transaction.SignatureFee); err != nil {
 		return false, err
 	}
-	made, err := transaction.MakeWithSeed(c.key, c.key, runID, missing(rent, found), layout.AccountSize, transaction.PublicKey(program))
+	made, err := transaction.MakeWithSeed(s.key, s.key, runID, missing(rent, found), layout.AccountSize, transaction.PublicKey(program))
 	if err != nil {
 		return false, err
 	}
-	return false, c.bring(ctx, order{name: "account of the run", instructions: append(made, program.Init(run, c.key)), units: createUnits})
+	return false, s.bring(ctx, order{name: "account of the run", instructions: append(made, program.Init(run, s.key)), units: createUnits})
 }
 
 // stage writes bytes into the account's staging area, in separate transactions.
-func (c *sender) stage(ctx context.Context, program transaction.Program, run transaction.PublicKey, staged []byte) error {
-	for _, in := range program.Writes(run, c.key, staged, transaction.MaxRunWrite) {
-		if err := c.bring(ctx, order{name: "staging", instructions: []transaction.Instruction{in}, units: writeUnits}); err != nil {
+func (s *sender) stage(ctx context.Context, program transaction.Program, run transaction.PublicKey, staged []byte) error {
+	for _, in := range program.Writes(run, s.key, staged, transaction.MaxRunWrite) {
+		if err := s.bring(ctx, order{name: "staging", instructions: []transaction.Instruction{in}, units: writeUnits}); err != nil {
 			return err
 		}
 	}

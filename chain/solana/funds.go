@@ -11,13 +11,13 @@ import (
 // checkFunds returns ErrNoFunds if the key cannot pay for a transaction. Such a transaction would
 // never land, and no endpoint would report the reason. checkFunds ignores an endpoint that no other
 // endpoint confirms.
-func (c *sender) checkFunds(ctx context.Context, lamports uint64) error {
+func (s *sender) checkFunds(ctx context.Context, lamports uint64) error {
 	var failed error
 	var most uint64
 	answers := 0
-	for _, e := range c.trusted(0) {
+	for _, e := range s.trusted(0) {
 		has, err := rpc.AnyOf(ctx, []*rpc.Endpoint{e}, func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
-			return e.Balance(ctx, c.key, rpc.Confirmed)
+			return e.Balance(ctx, s.key, rpc.Confirmed)
 		})
 		switch {
 		case err != nil:
@@ -29,9 +29,9 @@ func (c *sender) checkFunds(ctx context.Context, lamports uint64) error {
 		}
 	}
 	if answers == 0 {
-		return c.disconnected(ctx, failed)
+		return s.disconnected(ctx, failed)
 	}
-	return fmt.Errorf("%w: %s has %d lamports and needs %d; send SOL to this address", ErrNoFunds, c.key, most, lamports)
+	return fmt.Errorf("%w: %s has %d lamports and needs %d; send SOL to this address", ErrNoFunds, s.key, most, lamports)
 }
 
 // rentPerByte is the rent of the public chains in lamports per byte. An account counts 128 extra
@@ -40,12 +40,12 @@ const rentPerByte = 6960
 
 // rentOf returns the rent-exempt minimum of an account of a size, in lamports. It ignores endpoints
 // that report much more than the public chains require.
-func (c *sender) rentOf(ctx context.Context, size uint64) (uint64, error) {
-	rent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
+func (s *sender) rentOf(ctx context.Context, size uint64) (uint64, error) {
+	rent, err := rpc.AnyOf(ctx, s.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
 		return e.RentExemption(ctx, size)
 	})
 	if err != nil {
-		return 0, c.disconnected(ctx, err)
+		return 0, s.disconnected(ctx, err)
 	}
 	if most := 2 * (size + 128) * rentPerByte; rent > most {
 		return 0, fmt.Errorf("an endpoint asks for %d lamports for an account of %d bytes, want at most %d; use another endpoint", rent, size, most)
@@ -54,15 +54,15 @@ func (c *sender) rentOf(ctx context.Context, size uint64) (uint64, error) {
 }
 
 // paid adds the costs of a transaction that landed.
-func (c *sender) paid(a *attempt, o order) {
-	c.accounting.Lock()
-	defer c.accounting.Unlock()
-	c.costs.Landed++
-	c.costs.Lamports += fee(a.units, a.price)
+func (s *sender) paid(a *attempt, o order) {
+	s.accounting.Lock()
+	defer s.accounting.Unlock()
+	s.costs.Landed++
+	s.costs.Lamports += fee(a.units, a.price)
 	if o.ticks {
-		c.costs.Ticks++
+		s.costs.Ticks++
 		if !o.inTurn {
-			c.costs.OutOfTurn++
+			s.costs.OutOfTurn++
 		}
 	}
 }

@@ -46,13 +46,13 @@ func newSender(pool *rpc.Pool, pace Pace, logger *slog.Logger, key identity.Key,
 
 // trusted returns the endpoints in the order for requests. It starts with a different endpoint for
 // each attempt, and puts ignored endpoints last.
-func (c *sender) trusted(before int) []*rpc.Endpoint {
-	all := c.pool.ByHealth()
-	c.accounting.Lock()
-	defer c.accounting.Unlock()
+func (s *sender) trusted(before int) []*rpc.Endpoint {
+	all := s.pool.ByHealth()
+	s.accounting.Lock()
+	defer s.accounting.Unlock()
 	var good, bad []*rpc.Endpoint
 	for _, e := range all {
-		if c.faulty[e] == noFault {
+		if s.faulty[e] == noFault {
 			good = append(good, e)
 		} else {
 			bad = append(bad, e)
@@ -66,12 +66,12 @@ func (c *sender) trusted(before int) []*rpc.Endpoint {
 }
 
 // setFault sets the fault of an endpoint.
-func (c *sender) setFault(e *rpc.Endpoint, f fault) {
-	c.accounting.Lock()
-	defer c.accounting.Unlock()
-	delete(c.faulty, e)
+func (s *sender) setFault(e *rpc.Endpoint, f fault) {
+	s.accounting.Lock()
+	defer s.accounting.Unlock()
+	delete(s.faulty, e)
 	if f != noFault {
-		c.faulty[e] = f
+		s.faulty[e] = f
 	}
 }
 
@@ -97,9 +97,9 @@ type report struct {
 // deliver signs an order and sends it to all endpoints until it is on the chain, or a quorum
 // reports that it failed. It returns the slot in which the order landed, or 0 if only the agreed
 // state shows that it landed. It returns backend.ErrDisconnected if the result remains unknown.
-func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) {
-	n := len(c.pool.Endpoints())
-	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, repeat: c.pace.Repeat, heights: make([]uint64, n), only: o.ticks}
+func (s *sender) deliver(ctx context.Context, o order) (slot uint64, err error) {
+	n := len(s.pool.Endpoints())
+	d := &delivery{quorum: n/2 + 1, resend: s.pace.Resend, repeat: s.pace.Repeat, heights: make([]uint64, n), only: o.ticks}
 	run, cancel := context.WithCancel(ctx)
 	reports, outboxes := make(chan report), make([]chan attempt, n)
 	var senders sync.WaitGroup
@@ -107,7 +107,7 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 	defer cancel()
 	for i := range outboxes {
 		outboxes[i] = make(chan attempt, 1)
-		senders.Go(func() { c.carry(run, i, outboxes[i], reports) })
+		senders.Go(func() { s.carry(run, i, outboxes[i], reports) })
 	}
 	for {
 		var changed <-chan struct{}
@@ -115,16 +115,16 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 			changed = o.changed()
 		}
 		if o.settled != nil && len(d.attempts) > 0 && o.settled() {
-			c.paid(&d.attempts[len(d.attempts)-1], o)
+			s.paid(&d.attempts[len(d.attempts)-1], o)
 			return 0, nil
 		}
 		step := d.next(time.Now())
 		if o.pointless != nil && o.pointless() && (step == stepSign || step == stepSend) {
-			step = d.halt(time.Now(), 8*c.pace.Status)
+			step = d.halt(time.Now(), 8*s.pace.Status)
 		}
 		switch step {
 		case stepSign:
-			next, err := c.sign(ctx, o, len(d.attempts))
+			next, err := s.sign(ctx, o, len(d.attempts))
 			if err != nil {
 				return 0, err
 			}
@@ -136,23 +136,23 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 			}
 		case stepDone:
 			landed, status, _ := d.result()
-			c.paid(landed, o)
+			s.paid(landed, o)
 			return status.Slot, refusal(status.Err, len(d.attempts) > 1)
 		case stepLost:
 			if seen := d.seen(); seen != nil {
-				c.paid(seen, o) // too few endpoints answer to confirm it
+				s.paid(seen, o) // too few endpoints answer to confirm it
 			}
 			return 0, fmt.Errorf("%w: no transaction of the %s landed, according to %d endpoints", backend.ErrDisconnected, o.name, n)
 		}
-		if err := c.await(ctx, d, reports, changed); err != nil {
+		if err := s.await(ctx, d, reports, changed); err != nil {
 			return 0, err
 		}
 	}
 }
 
 // bring is deliver for callers that do not need the slot.
-func (c *sender) bring(ctx context.Context, o order) error {
-	_, err := c.deliver(ctx, o)
+func (s *sender) bring(ctx context.Context, o order) error {
+	_, err := s.deliver(ctx, o)
 	return err
 }
 
@@ -166,8 +166,8 @@ func replace(outbox chan attempt, a attempt) {
 }
 
 // await waits for a report, a new state, or a timeout.
-func (c *sender) await(ctx context.Context, d *delivery, reports <-chan report, changed <-chan struct{}) error {
-	timer := time.NewTimer(c.pace.Status)
+func (s *sender) await(ctx context.Context, d *delivery, reports <-chan report, changed <-chan struct{}) error {
+	timer := time.NewTimer(s.pace.Status)
 	defer timer.Stop()
 	select {
 	case r := <-reports:
@@ -181,10 +181,10 @@ func (c *sender) await(ctx context.Context, d *delivery, reports <-chan report, 
 }
 
 // carry sends the newest attempt to one endpoint, and requests its status.
-func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt, reports chan<- report) {
-	e := c.pool.Endpoints()[endpoint]
+func (s *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt, reports chan<- report) {
+	e := s.pool.Endpoints()[endpoint]
 	var names []transaction.Signature
-	ticker := time.NewTicker(c.pace.Status)
+	ticker := time.NewTicker(s.pace.Status)
 	defer ticker.Stop()
 	for asked := 0; ; {
 		select {
@@ -198,7 +198,7 @@ func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt,
 				continue // rate limited or unreachable; try again later
 			}
 			if _, err := e.Send(ctx, a.raw); err != nil {
-				c.logger.Debug("cannot send a transaction", "error", err)
+				s.logger.Debug("cannot send a transaction", "error", err)
 			}
 		case <-ticker.C:
 			if len(names) == 0 || e.Resting() {
@@ -223,28 +223,28 @@ func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt,
 }
 
 // sign makes a transaction of an order that was signed before times.
-func (c *sender) sign(ctx context.Context, o order, before int) (attempt, error) {
+func (s *sender) sign(ctx context.Context, o order, before int) (attempt, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, blockhashWait, fmt.Errorf("%w: no endpoint answers", backend.ErrDisconnected))
 	defer cancel()
-	a := attempt{units: o.units, price: c.priceFor(ctx, &o, before)}
-	if err := c.checkFunds(ctx, fee(a.units, a.price)); err != nil {
+	a := attempt{units: o.units, price: s.priceFor(ctx, &o, before)}
+	if err := s.checkFunds(ctx, fee(a.units, a.price)); err != nil {
 		return attempt{}, err
 	}
-	block, err := rpc.AnyOf(ctx, c.trusted(before), func(ctx context.Context, e *rpc.Endpoint) (rpc.Blockhash, error) {
+	block, err := rpc.AnyOf(ctx, s.trusted(before), func(ctx context.Context, e *rpc.Endpoint) (rpc.Blockhash, error) {
 		return e.LatestBlockhash(ctx, rpc.Confirmed)
 	})
 	if err != nil {
-		return attempt{}, c.disconnected(ctx, err)
+		return attempt{}, s.disconnected(ctx, err)
 	}
 	budget := []transaction.Instruction{transaction.ComputeUnitLimit(a.units)}
 	if a.price > 0 {
 		budget = append(budget, transaction.ComputeUnitPrice(a.price))
 	}
-	m, err := transaction.Compile(c.key, block.Hash, transaction.Placed(append(budget, o.instructions...))...)
+	m, err := transaction.Compile(s.key, block.Hash, transaction.Placed(append(budget, o.instructions...))...)
 	if err != nil {
 		return attempt{}, err
 	}
-	signed, err := m.Sign(c.secret)
+	signed, err := m.Sign(s.secret)
 	if err != nil {
 		return attempt{}, err
 	}
@@ -252,14 +252,14 @@ func (c *sender) sign(ctx context.Context, o order, before int) (attempt, error)
 		return attempt{}, err
 	}
 	a.name, a.lastValid, a.signed = signed.Name(), block.LastValid, time.Now()
-	c.accounting.Lock()
-	c.costs.Sent++
-	c.accounting.Unlock()
+	s.accounting.Lock()
+	s.costs.Sent++
+	s.accounting.Unlock()
 	return a, nil
 }
 
 // disconnected converts an error of all endpoints into backend.ErrDisconnected.
-func (c *sender) disconnected(ctx context.Context, err error) error {
+func (s *sender) disconnected(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

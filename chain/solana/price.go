@@ -75,19 +75,19 @@ type feeCache struct {
 
 // priceFor returns the price for a transaction that was signed attempt times before. If no endpoint
 // answers, it uses the previous prices.
-func (c *sender) priceFor(ctx context.Context, o *order, attempt int) uint64 {
-	f := &c.fees
+func (s *sender) priceFor(ctx context.Context, o *order, attempt int) uint64 {
+	f := &s.fees
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now := time.Now(); now.Sub(f.asked) >= feesLast {
 		f.asked = now
 		ctx, cancel := context.WithTimeout(ctx, feesWait)
 		defer cancel()
-		recent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) ([]uint64, error) {
+		recent, err := rpc.AnyOf(ctx, s.trusted(0), func(ctx context.Context, e *rpc.Endpoint) ([]uint64, error) {
 			return e.PrioritizationFees(ctx, written(o))
 		})
 		if err != nil {
-			c.logger.Debug("cannot read recent fees", "error", err)
+			s.logger.Debug("cannot read recent fees", "error", err)
 		} else {
 			f.recent = recent
 		}

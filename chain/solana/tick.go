@@ -29,7 +29,7 @@ func (c *Client) tick() {
 				jitter = 0
 			}
 			c.mu.Lock()
-			at, ok = nextTick(&v, c.clock, r, time.Now(), c.pace.Turn, c.pace.Late, jitter)
+			at, ok = nextTick(&v, c.clock, r, time.Now(), c.pace, jitter)
 			c.mu.Unlock()
 		}
 		if !c.sleep(l.at(&v, at), ok, changed) {

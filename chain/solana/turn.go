@@ -112,7 +112,7 @@ type view struct {
 
 // nextTick returns when a client with a rank should check whether a tick is needed. ok is false if
 // only an action can make one necessary.
-func nextTick(v *view, c *clock, rank int, now time.Time, turn, late, jitter time.Duration) (at time.Time, ok bool) {
+func nextTick(v *view, c *clock, rank int, now time.Time, pace Pace, jitter time.Duration) (at time.Time, ok bool) {
 	known := notBefore(v.state, v.chain)
 	due, ok := v.state.Due(known)
 	if !ok {
@@ -130,7 +130,7 @@ func nextTick(v *view, c *clock, rank int, now time.Time, turn, late, jitter tim
 	if at.Before(v.since) {
 		at = v.since
 	}
-	return at.Add(waitOfRank(rank, turn, late) + jitter), true
+	return at.Add(waitOfRank(rank, pace.Turn, pace.Late) + jitter), true
 }
 
 // lookout is a client's memory of its checks whether a tick is needed.

@@ -107,7 +107,7 @@ func TestNextTick(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Tick(1_000_500, [32]byte{0}) // due at 1,001,500; the chain shows 1,002 s
-	turn, late := 1200*time.Millisecond, 30*time.Second
+	pace := Pace{Turn: 1200 * time.Millisecond, Late: 30 * time.Second}
 	v := &view{state: &s, since: begin, chain: 1_000_000}
 	for _, test := range []struct {
 		subject string
@@ -126,17 +126,17 @@ func TestNextTick(t *testing.T) {
 		{"armed in a later slot, the next", 110, 1, 0, 13*400 + 1200},
 	} {
 		v.armed = test.armed
-		at, ok := nextTick(v, c, test.rank, begin.Add(test.looked), turn, late, 0)
+		at, ok := nextTick(v, c, test.rank, begin.Add(test.looked), pace, 0)
 		if got := at.Sub(begin); !ok || got != test.want*time.Millisecond {
 			t.Errorf("%s: after %v, want %d ms", test.subject, got, int(test.want))
 		}
 	}
 	v.armed, v.since = 0, begin.Add(10*time.Second) // such as after an action that made it due
-	if at, ok := nextTick(v, c, 2, begin.Add(11*time.Second), turn, late, 0); !ok || at.Sub(begin) != 12_400*time.Millisecond {
+	if at, ok := nextTick(v, c, 2, begin.Add(11*time.Second), pace, 0); !ok || at.Sub(begin) != 12_400*time.Millisecond {
 		t.Errorf("after %v", at.Sub(begin))
 	}
 	s.RunState = coordinator.Finished
-	if _, ok := nextTick(v, c, 0, begin, turn, late, 0); ok {
+	if _, ok := nextTick(v, c, 0, begin, pace, 0); ok {
 		t.Error("a finished run wants ticks")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/learn/eval"
+	"github.com/psyche-go/psyche/learn/model/generate"
 )
 
 // evalFlags select the tasks for the evaluation of a model.
@@ -78,11 +79,11 @@ func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
 	case err != nil:
 		return nil, err
 	}
-	begin, err := beginToken(s)
+	begin, err := generate.BeginToken(s)
 	if err != nil {
 		return nil, err
 	}
-	ends, err := endTokens(s)
+	ends, err := generate.EndTokens(s)
 	if err != nil {
 		return nil, err
 	}

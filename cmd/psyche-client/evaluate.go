@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
 	"github.com/psyche-go/psyche/learn/model"

@@ -52,7 +52,7 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	ends, err := endTokens(s)
+	ends, err := generate.EndTokens(s)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Model, err)
 	}
@@ -112,12 +112,12 @@ func readTokenizer(name string, s checkpoint.Snapshot) (*tokenizer.Tokenizer, er
 }
 
 // network builds the model on a new engine.
-func (c inferenceFlags) network(ctx context.Context, t terminal, s checkpoint.Snapshot) (model.Model, error) {
-	devices, err := c.devices(1)
+func (f inferenceFlags) network(ctx context.Context, t terminal, s checkpoint.Snapshot) (model.Model, error) {
+	devices, err := f.devices(1)
 	if err != nil {
 		return nil, err
 	}
-	compute, err := chooseType(ctx, c.ComputeDtype, devices, t.logger())
+	compute, err := chooseType(ctx, f.ComputeDtype, devices, t.logger())
 	if err != nil {
 		return nil, err
 	}

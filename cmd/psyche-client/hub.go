@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
 	"github.com/psyche-go/psyche/files/hub"
@@ -61,11 +62,11 @@ func (c *downloadCommand) Run(ctx context.Context, t terminal) error {
 }
 
 func (c *downloadCommand) download(ctx context.Context, t terminal) (dir string, err error) {
-	if name, prefix, ok := splitBucketURL(c.Repo); ok {
+	if name, prefix, ok := modelsource.SplitBucketURL(c.Repo); ok {
 		if c.Revision != "" {
 			return "", errors.New("--revision applies to Hub repositories only; omit it for a bucket")
 		}
-		bucket, err := openBucket(ctx, name, prefix, true)
+		bucket, err := modelsource.OpenBucket(ctx, name, prefix, true)
 		if err != nil {
 			return "", err
 		}
@@ -95,13 +96,13 @@ func (c *uploadCommand) Run(ctx context.Context, t terminal) error {
 	}
 	facts, err := checkpoint.ReadFacts(c.Dir)
 	if errors.Is(err, checkpoint.ErrNoFacts) { // the model comes from solo training
-		facts, err = checkpoint.Facts{RunID: strings.TrimPrefix(c.Repo, bucketScheme), Step: snapshot.Step, Digest: fmt.Sprintf("%x", snapshot.Manifest().Digest())}, nil
+		facts, err = checkpoint.Facts{RunID: strings.TrimPrefix(c.Repo, modelsource.BucketScheme), Step: snapshot.Step, Digest: fmt.Sprintf("%x", snapshot.Manifest().Digest())}, nil
 	}
 	if err != nil {
 		return err
 	}
-	if name, prefix, ok := splitBucketURL(c.Repo); ok {
-		bucket, err := openBucket(ctx, name, prefix, true)
+	if name, prefix, ok := modelsource.SplitBucketURL(c.Repo); ok {
+		bucket, err := modelsource.OpenBucket(ctx, name, prefix, true)
 		if err != nil {
 			return err
 		}

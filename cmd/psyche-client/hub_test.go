@@ -9,10 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 func TestUploadAndDownload(t *testing.T) {
@@ -48,26 +51,37 @@ func TestUploadAndDownload(t *testing.T) {
 	testRunRepo(t, want)
 }
 
+// sourceOf returns the source of models of a client.
+func sourceOf(t *testing.T, uploads uploadFlags) *modelsource.Source {
+	t.Helper()
+	c := trainCommand{RunID: "run", memberFlags: memberFlags{uploadFlags: uploads, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, networkFlags: networkFlags{MaxBlobMemory: 1}}}
+	source, err := c.modelSource(identity.ID{1}, event.Unwritten(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source
+}
+
 // testRunRepo checks that a run reads public files, and reads private files only with the user's
 // consent.
 func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	digest := want.Manifest().Digest()
-	c := archives{hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, logger: slog.New(slog.DiscardHandler)}
+	c := sourceOf(t, uploadFlags{})
 	t.Setenv("HF_HOME", t.TempDir())
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "org/name"}
-	if _, err := c.initial(context.Background(), begin); err == nil || !strings.Contains(err.Error(), "--allow-private-repos") {
+	if _, err := c.Initial(context.Background(), begin); err == nil || !strings.Contains(err.Error(), "--allow-private-repos") {
 		t.Errorf("error = %v, want --allow-private-repos in it", err)
 	}
 	c.AllowPrivateRepos = true
-	if got, err := c.initial(context.Background(), begin); err != nil || got.Manifest().Digest() != digest {
+	if got, err := c.Initial(context.Background(), begin); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("initial model: %v", err)
 	}
 	// The cache has the files now, as if the user's own tools had downloaded them.
-	place, err := c.runRepo(begin)
+	client, err := c.Hub(true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit, err := place.Client.Resolve(t.Context(), "org/name", "main")
+	commit, err := client.Resolve(t.Context(), "org/name", "main")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +90,7 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	c.AllowPrivateRepos = false
 	for _, offline := range []string{"", "1"} {
 		t.Setenv("HF_HUB_OFFLINE", offline)
-		if _, err := c.initial(t.Context(), pinned); err == nil || !strings.Contains(err.Error(), "--allow-private-repos") {
+		if _, err := c.Initial(t.Context(), pinned); err == nil || !strings.Contains(err.Error(), "--allow-private-repos") {
 			t.Errorf("a private model of the cache (offline %q): error = %v, want --allow-private-repos in it", offline, err)
 		}
 	}
@@ -84,11 +98,11 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	c.AllowPrivateRepos = true
 
 	handed := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "org/name", Digest: digest}
-	if _, err := c.archive(context.Background(), handed, coordinator.Place{}); err != nil {
+	if _, err := c.Archive(context.Background(), handed, coordinator.Place{}); err != nil {
 		t.Errorf("archive: %v", err)
 	}
 	handed.Digest[0]++
-	if _, err := c.archive(context.Background(), handed, coordinator.Place{}); err == nil || strings.Contains(err.Error(), hex.EncodeToString(digest[:])) {
+	if _, err := c.Archive(context.Background(), handed, coordinator.Place{}); err == nil || strings.Contains(err.Error(), hex.EncodeToString(digest[:])) {
 		t.Errorf("archive with a different digest: %v", err)
 	}
 }
@@ -126,25 +140,26 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 
 // testBucketOfRun reads from the bucket a run's initial model, and a model that no member provides.
 func testBucketOfRun(t *testing.T, digest [32]byte) {
-	c := archives{logger: slog.New(slog.DiscardHandler), runID: "run", shared: 1, reports: reports{dir: t.TempDir()}}
+	c := sourceOf(t, uploadFlags{})
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
-	if got, err := c.initial(t.Context(), begin); err != nil || got.Manifest().Digest() != digest {
+	if got, err := c.Initial(t.Context(), begin); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("initial model: %v", err)
 	}
 	wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy, Digest: digest, Step: 3}
 	place := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
-	if got, err := c.archive(t.Context(), wanted, place); err != nil || got.Manifest().Digest() != digest {
+	if got, err := c.Archive(t.Context(), wanted, place); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("a member's upload: %v", err)
 	}
-	c.uploadFlags = uploadFlags{GCSBucket: "bucket", GCSPrefix: "some/where", UploadTimeout: time.Minute}
-	if err := c.checkUploads("run", "dir"); err != nil {
+	flags := uploadFlags{GCSBucket: "bucket", GCSPrefix: "some/where", UploadTimeout: time.Minute}
+	if err := flags.checkUploads("run", "dir"); err != nil {
 		t.Error(err)
 	}
-	if got, err := c.archive(t.Context(), wanted, coordinator.Place{}); err != nil || got.Manifest().Digest() != digest {
+	c = sourceOf(t, flags)
+	if got, err := c.Archive(t.Context(), wanted, coordinator.Place{}); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("--gcs-bucket: %v", err)
 	}
 	wanted.Step = 4
-	if _, err := c.archive(t.Context(), wanted, coordinator.Place{}); err == nil {
+	if _, err := c.Archive(t.Context(), wanted, coordinator.Place{}); err == nil {
 		t.Error("found a step that does not exist")
 	}
 }
@@ -174,20 +189,20 @@ func TestUploadsReachTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		logger := slog.New(slog.DiscardHandler)
-		c := archives{logger: logger, runID: "run", shared: 1, uploadFlags: flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, reports: reports{dir: t.TempDir()}}
-		u, err := c.openUploads(t.Context(), c.hubFlags, logger)
+		c := sourceOf(t, flags)
+		u, err := flags.openUploads(t.Context(), hubFlags{HubMaxConcurrentDownloads: 1}, logger)
 		if err != nil {
 			t.Fatal(err)
 		}
 		told := make(chan coordinator.Place, 1)
 		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { told <- at })
 		u.runner.Offer(dir, facts)
-		if err := c.finishUploads(t.Context(), u, logger); err != nil {
+		if err := flags.finishUploads(t.Context(), u, logger); err != nil {
 			t.Fatal(err)
 		}
 		at := <-told
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy, Digest: digest, Step: 3}
-		if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
+		if got, err := c.Archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
 			t.Errorf("%s: %v", at, err)
 		}
 		if at.Kind == coordinator.CheckpointHub && len(at.Revision) != 40 {

@@ -10,11 +10,14 @@ import (
 	"path/filepath"
 
 	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/base/pythonjson"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/model/generate"
+	"github.com/psyche-go/psyche/learn/needs"
 	"github.com/psyche-go/psyche/record/required"
 )
 
@@ -40,7 +43,7 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
-	if err := fits("the weights", weightBytes(description.NumParameters), allocatableMemory()); err != nil {
+	if err := needs.Fits("the weights", weightBytes(description.NumParameters), sysmemory.Allocatable()); err != nil {
 		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
 	}
 	_ = checkpoint.RemoveUnfinishedOf(c.Output) // leftovers take space; the next check reports what is still missing
@@ -87,7 +90,7 @@ func (c *initModelCommand) addFiles(s *checkpoint.Snapshot, description model.De
 	if err != nil {
 		return err
 	}
-	if err := add(s, generationFile, special); err != nil {
+	if err := add(s, generate.ConfigFile, special); err != nil {
 		return err
 	}
 	if c.Tokenizer == "none" {

@@ -44,15 +44,15 @@ Ctrl-C leaves the run; the same command joins it again.`
 
 // Run joins the run.
 func (c *joinCommand) Run(ctx context.Context, t terminal) error {
-	command, explain, err := c.member()
+	command, explain, err := c.train()
 	if err != nil {
 		return usageError{err}
 	}
 	return explain(command.Run(ctx, t))
 }
 
-// member returns the command that joins the link's run, and a function that explains its errors.
-func (c *joinCommand) member() (command trainCommand, explain func(error) error, err error) {
+// train returns the command that joins the link's run, and a function that explains its errors.
+func (c *joinCommand) train() (command trainCommand, explain func(error) error, err error) {
 	if invite.IsChain(c.Link) {
 		command, err = c.onChain()
 		return command, func(err error) error { return err }, err
@@ -66,7 +66,7 @@ func (c *joinCommand) member() (command trainCommand, explain func(error) error,
 	return command, func(err error) error { return explainLink(link, err) }, err
 }
 
-// onChain is like member, for a run on a chain.
+// onChain is like train, for a run on a chain.
 func (c *joinCommand) onChain() (command trainCommand, err error) {
 	link, err := invite.ParseChain(c.Link)
 	if err != nil {

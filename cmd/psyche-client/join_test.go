@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/record/invite"
 )
 
@@ -146,7 +147,7 @@ func TestKeysByPrecedence(t *testing.T) {
 // terminal of a refused user.
 func TestErrorsAreShownPlainly(t *testing.T) {
 	var shown strings.Builder
-	report(terminal{Err: &shown}, missingModel("\x1b]52;c;eA==\a", errors.New("there is none")), exitFailure)
+	report(terminal{Err: &shown}, modelsource.Missing("\x1b]52;c;eA==\a", errors.New("there is none")), exitFailure)
 	if strings.ContainsFunc(shown.String(), func(r rune) bool { return r < ' ' && r != '\n' }) {
 		t.Errorf("%q", shown.String())
 	}

@@ -30,28 +30,28 @@ func stateFolder(lookup func(string) (string, bool)) (kept, error) {
 }
 
 // run returns the folder of a run. The hash distinguishes runs with the same name.
-func (dir kept) run(id string, hash [32]byte) string {
-	return filepath.Join(string(dir), "runs", fmt.Sprintf("%s-%x", url.QueryEscape(id), hash[:8]))
+func (k kept) run(id string, hash [32]byte) string {
+	return filepath.Join(string(k), "runs", fmt.Sprintf("%s-%x", url.QueryEscape(id), hash[:8]))
 }
 
 // keyFile returns the path of the user's key.
-func (dir kept) keyFile() string { return filepath.Join(string(dir), "identity.json") }
+func (k kept) keyFile() string { return filepath.Join(string(k), "identity.json") }
 
 // key returns the user's key, and creates it if it does not exist.
-func (dir kept) key() (key identity.Key, made bool, err error) {
-	key, err = identity.LoadKeyFile(dir.keyFile())
+func (k kept) key() (key identity.Key, made bool, err error) {
+	key, err = identity.LoadKeyFile(k.keyFile())
 	if !errors.Is(err, fs.ErrNotExist) {
 		return key, false, err
 	}
-	if err := os.MkdirAll(string(dir), 0o700); err != nil {
+	if err := os.MkdirAll(string(k), 0o700); err != nil {
 		return key, false, fmt.Errorf("create the folder for this user's key: %w", err)
 	}
 	if key, err = identity.Generate(rand.Reader); err != nil {
 		return key, false, err
 	}
-	err = identity.SaveKeyFile(dir.keyFile(), key)
+	err = identity.SaveKeyFile(k.keyFile(), key)
 	if errors.Is(err, identity.ErrKeyFileExists) { // another client has just created it
-		key, err = identity.LoadKeyFile(dir.keyFile())
+		key, err = identity.LoadKeyFile(k.keyFile())
 		return key, false, err
 	}
 	return key, err == nil, err

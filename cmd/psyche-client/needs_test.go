@@ -14,111 +14,21 @@ import (
 	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
 	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/safetensors"
-	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/needs"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
-	"github.com/psyche-go/psyche/record/required"
 )
-
-func quickstartModel(t *testing.T) ([]byte, model.Description) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "configs", "quickstart", "model.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	of, err := model.Describe(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text, of
-}
-
-var quickstartDistro = config.Distro{CompressionTopK: 8, CompressionChunk: 64, Quantize1Bit: true}
-
-// TestNeeds checks the memory needs of the quickstart's model with the values of its run. Its
-// results have 8,334 bytes.
-func TestNeeds(t *testing.T) {
-	_, of := quickstartModel(t)
-	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &quickstartDistro}}
-	two := step{microBatch: 2, size: 4}
-	n := needsOf(run, false, of, two, 3)
-	// Per token, a layer keeps 256 inputs and 256 values between its halves, 2·256 queries and
-	// mixed values, 2·128 keys and values, and 2·688 values of the feed-forward layer. One layer
-	// also has the gradients of these values. The head keeps 2·256.
-	const layer = 2*256 + 2*256 + 2*128 + 2*688
-	const kept = (3+1)*layer + 2*256
-	weights, working := 4*uint64(of.NumParameters), uint64(2*256*4*(kept+256))
-	if want := (needs{required.Bytes{Model: weights, Memory: 5*weights + working, Disk: 5 * weights, Result: n.Result}, 2*weights + working}); n != want {
-		t.Errorf("%+v, want %+v", n, want)
-	}
-	if n.Result < 8334*8/10 || n.Result > 8334*11/10 {
-		t.Errorf("estimated size of a result: %d bytes, want 8334", n.Result)
-	}
-	lag := quickstartDistro
-	lag.ApplyLag = 2
-	run.Optimizer.Distro = &lag
-	if got := needsOf(run, false, of, two, -1); got.Memory != n.Memory-weights || got.Disk != 0 {
-		t.Errorf("without speculation and checkpoints: %+v", got)
-	}
-	lag.Quantize1Bit = false
-	if got := needsOf(run, false, of, two, 0); got.Result < 3*n.Result || got.Disk != 3*weights {
-		t.Errorf("with values in place of signs, and all checkpoints kept: %+v", got)
-	}
-}
-
-// TestWorking checks the memory of a micro batch. With recomputing, a layer keeps only the inputs of
-// its halves, and one layer is recomputed at a time. Two-byte activations need half the memory. Device
-// memory does not count as main memory. Not all logits of a large vocabulary are stored at once.
-func TestWorking(t *testing.T) {
-	_, of := quickstartModel(t)
-	run := config.Model{MaxSeqLen: 256}
-	all := step{microBatch: 64, size: 4}
-	if got, want := (step{microBatch: 64, size: 4, recompute: true}).working(of, 256), uint64(64*256*4*(3*2*256+2*(2*256+2*256+2*128+2*688)+2*256+256)); got != want {
-		t.Errorf("recomputed: %d, want %d", got, want)
-	}
-	if got := (step{microBatch: 64, size: 2}).working(of, 256); 2*got != all.working(of, 256) {
-		t.Errorf("of two bytes: %d, of four %d", got, all.working(of, 256))
-	}
-	all.device = true
-	if got := needsOf(run, false, of, all, -1); got.Memory != 4*got.Model || got.device != 2*got.Model+all.working(of, 256) {
-		t.Errorf("on a device: %+v", got)
-	}
-	of.Activations, of.VocabSize = 0, 128<<10
-	if got := (step{microBatch: 64, size: 4}).working(of, 256); got != logitsOnCPU {
-		t.Errorf("logits take %d bytes", got)
-	}
-}
-
-// TestShortages checks that a shortage is reported with a remedy, and that an unknown amount is not
-// a shortage.
-func TestShortages(t *testing.T) {
-	n := needs{required.Bytes{Model: 4 << 30, Memory: 16 << 30, Disk: 20 << 30, Result: 5000}, 8 << 30}
-	if got := n.shortages(machine{}, ""); len(got) != 0 {
-		t.Errorf("unknown machine: %q", got)
-	}
-	if got := n.shortages(machine{memory: 16 << 30, device: 8 << 30, disk: diskspace.Bytes(20 << 30)}, ""); len(got) != 0 {
-		t.Errorf("machine with just enough: %q", got)
-	}
-	var log bytes.Buffer
-	has, logger := machine{memory: 1 << 30, device: 4 << 30, disk: diskspace.Bytes(3 << 30)}, slog.New(slog.NewTextHandler(&log, nil))
-	n.tell(has, logger)
-	n.warn(has, "--recompute, ", logger)
-	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "4.9 KiB", "16.0 GiB", "--recompute", "--device", "--checkpoint-dir"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, &log)
-		}
-	}
-	if got := strings.Count(log.String(), "level=WARN"); got != 3 {
-		t.Errorf("%d warnings:\n%s", got, &log)
-	}
-}
 
 // TestWeigh checks that the needs of a model in a folder are logged. For a model that only members
 // have, the log has the reason why the needs are unknown.
 func TestWeigh(t *testing.T) {
-	text, _ := quickstartModel(t)
+	text, err := os.ReadFile(filepath.Join("..", "..", "configs", "quickstart", "model.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600); err != nil {
 		t.Fatal(err)
@@ -126,7 +36,7 @@ func TestWeigh(t *testing.T) {
 	var log bytes.Buffer
 	training := &trainers{command: &trainCommand{}, logger: slog.New(slog.NewTextHandler(&log, nil))}
 	training.command.MicroBatchSize, training.command.KeepSteps, training.command.CheckpointDir = 1, 3, dir
-	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &quickstartDistro}}
+	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &config.Distro{CompressionTopK: 8, CompressionChunk: 64, Quantize1Bit: true}}}
 	if err := training.weigh(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}, dir); err != nil {
 		t.Error(err)
 	}
@@ -141,36 +51,6 @@ func TestWeigh(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "reason=") {
 		t.Errorf("of a model that members have: %s", &log)
-	}
-}
-
-// TestRefusal checks that only runs that certainly do not fit are refused. With weights of 4 GiB a
-// member needs 12 GiB of memory, or 8 GiB of a device, and 4 GiB of disk.
-func TestRefusal(t *testing.T) {
-	n := needs{required.Bytes{Model: 4 << 30, Memory: 20 << 30, Disk: 20 << 30}, 9 << 30}
-	for _, has := range []machine{{}, {memory: 12 << 30}, {device: 8 << 30, memory: 1 << 30}, {memory: 12 << 30, disk: diskspace.Bytes(4 << 30)}} {
-		if err := n.refusal(has, "dir"); err != nil {
-			t.Errorf("%+v: %v", has, err)
-		}
-	}
-	for _, has := range []machine{{memory: 12<<30 - 1}, {device: 8<<30 - 1}, {disk: diskspace.Bytes(4<<30 - 1)}, {disk: diskspace.Bytes(0)}} {
-		if err := n.refusal(has, "dir"); !errors.Is(err, errTooLarge) && !errors.Is(err, diskspace.ErrTooLittle) {
-			t.Errorf("%+v: %v", has, err)
-		}
-	}
-	if n.Disk = 0; n.refusal(machine{disk: diskspace.Bytes(0)}, "") != nil {
-		t.Error("refused because of the disk, although nothing is saved")
-	}
-}
-
-// TestRemedy checks that exactly the possible ways to need less memory are listed.
-func TestRemedy(t *testing.T) {
-	_, of := quickstartModel(t)
-	if got := (step{microBatch: 8, size: 4}).remedy(of, 256); !strings.Contains(got, "--micro-batch-size 1 (") || !strings.Contains(got, "--recompute (") || !strings.Contains(got, "bf16") {
-		t.Errorf("of a large micro batch: %q", got)
-	}
-	if got := (step{microBatch: 1, size: 2, recompute: true}).remedy(of, 256); got != "" {
-		t.Errorf("of the smallest: %q", got)
 	}
 }
 
@@ -191,7 +71,7 @@ func TestExplainMemory(t *testing.T) {
 // TestModelLargerThanMemoryIsRefused checks that commands refuse a model that is larger than the memory before they allocate
 // or read it.
 func TestModelLargerThanMemoryIsRefused(t *testing.T) {
-	if availableMemory() == 0 {
+	if sysmemory.Available() == 0 {
 		t.Skip("the available memory is not known here")
 	}
 	dir := t.TempDir()
@@ -207,8 +87,8 @@ func TestModelLargerThanMemoryIsRefused(t *testing.T) {
 			t.Errorf("%s: the folder was made", name)
 		}
 	}
-	golden.Message(t, "5 GiB in 4 GiB", fits("the weights", 5<<30, 4<<30))
-	if err := errors.Join(fits("the weights", 4<<30, 4<<30), fits("the weights", 5<<30, 0), (&soloCommand{}).fits(1<<20, 8<<20)); err != nil {
+	golden.Message(t, "5 GiB in 4 GiB", needs.Fits("the weights", 5<<30, 4<<30))
+	if err := errors.Join(needs.Fits("the weights", 4<<30, 4<<30), needs.Fits("the weights", 5<<30, 0), (&soloCommand{}).fits(1<<20, 8<<20)); err != nil {
 		t.Error(err)
 	}
 	adamw := &soloCommand{soloOptimizer: soloOptimizer{Optimizer: "adamw"}}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/node/supervisor"
 )
 
 // serveCommand keeps this machine in one of several runs.
@@ -115,15 +116,26 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) (err error) {
 	signals.Hold(ctx)
 	impatient, stop := signals.Second(ctx)
 	defer stop()
-	k := keeper{
-		runs: runs, patience: c.Patience, logger: logger, impatient: impatient,
-		look: lookAt,
-		start: func(r *servedRun) (*child, error) {
-			return startChild(program, append([]string{"join", r.link}, r.flags...), lock, t)
-		},
-		random: rand.New(rand.NewPCG(binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:]))),
+	s := supervisor.Supervisor{
+		Patience: c.Patience, ExitCodes: exitCodes, Impatient: impatient, Logger: logger,
+		Random: rand.New(rand.NewPCG(binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:]))),
 	}
-	return k.run(ctx)
+	for _, r := range runs {
+		s.Runs = append(s.Runs, &supervisor.Run{ID: r.joins.RunID, Given: r.given, Look: r.lookAt, Start: func() (*supervisor.Client, error) {
+			return supervisor.Start(program, append([]string{"join", r.link}, r.flags...), lock, t.Out, t.Err)
+		}})
+	}
+	return s.Supervise(ctx)
+}
+
+// exitCodes describes the exit codes of a client.
+var exitCodes = map[int]supervisor.ExitCode{
+	exitFailure:     {Meaning: "it failed; see the messages above"},
+	exitUsage:       {Meaning: "its client reported a wrong command line or input; see the messages above", Final: true},
+	exitRefused:     {Meaning: "the run or its server refused it"},
+	exitConnection:  {Meaning: "the server is unreachable, has the wrong key, or serves the wrong run"},
+	exitHostFault:   {Meaning: "its server provably lied; the messages above name the evidence", Final: true},
+	exitInterrupted: {Meaning: "it was interrupted"},
 }
 
 // lockServing takes this user's lock for starting clients. Clients inherit the open file, so that a

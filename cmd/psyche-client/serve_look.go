@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/node/supervisor"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/follow"
 )
@@ -21,52 +22,21 @@ import (
 // lookTimeout limits one check of a run.
 const lookTimeout = 20 * time.Second
 
-// outlook reports whether a run can be joined.
-type outlook struct {
-	prospect
-	reason string // reason why it is not open
-	doings doings // progress of an open run
-}
-
-// doings are the progress of a run, which distinguishes a waiting run from a training one.
-type doings struct {
-	step    uint32
-	clients int  // members and pending clients
-	runs    bool // rounds are in progress
-}
-
-// since reports whether a run has progressed: it had a round, or has more clients than ever.
-func (d doings) since(before doings) bool {
-	return d.step != before.step || d.clients > before.clients
-}
-
-// prospect classifies a run.
-type prospect uint8
-
-const (
-	isOpen     prospect = iota // it can be joined
-	isLater                    // not now
-	isOver                     // never again
-	isStranger                 // its address has a different server
-	isHopeless                 // not with this link
-)
-
 // lookAt asks the host of a run for its state.
-func lookAt(ctx context.Context, r *servedRun) outlook {
+func (r *servedRun) lookAt(ctx context.Context) supervisor.Outlook {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	state, admits, err := r.joins.look(ctx, r.joins.RunID, r.key)
 	if err == nil {
-		r.met = true
-		return judge(state, r.key, admits)
+		return supervisor.Judge(state, r.key, admits)
 	}
-	seen := outlook{prospect: isLater, reason: err.Error()}
+	seen := supervisor.Outlook{Prospect: supervisor.Later, Reason: err.Error()}
 	_, fault := errors.AsType[*follow.HostFault](err)
 	switch {
 	case fault, errors.Is(err, follow.ErrGenesis), errors.Is(err, backend.ErrWrongRun) && r.isAnother(ctx):
-		seen.prospect = isHopeless
+		seen.Prospect = supervisor.Hopeless
 	case errors.Is(err, tcp.ErrUntrusted):
-		seen.prospect = isStranger
+		seen.Prospect = supervisor.OtherServer
 	}
 	return seen
 }
@@ -77,34 +47,6 @@ func (r *servedRun) isAnother(ctx context.Context) bool {
 	host.Genesis = ""
 	_, _, err := host.look(ctx, r.joins.RunID, nil)
 	return err == nil
-}
-
-// judge evaluates the state of a run for a client with a key, which the run admits or not.
-func judge(s *coordinator.State, key *identity.ID, admits bool) outlook {
-	switch s.RunState {
-	case coordinator.Finished:
-		return outlook{prospect: isOver, reason: "it is finished"}
-	case coordinator.Uninitialized:
-		return outlook{prospect: isLater, reason: "it has not begun"}
-	}
-	if s.Closed {
-		return outlook{prospect: isOver, reason: "its main authority closed it"}
-	}
-	if key != nil {
-		if !admits {
-			return outlook{prospect: isLater, reason: fmt.Sprintf("it admits only keys that its join authority authorized, and %s is not authorized", key)}
-		}
-		for _, out := range s.Authority.Ejections {
-			if out.Client == coordinator.ClientID(*key) && s.Progress.Epoch < out.Until {
-				return outlook{prospect: isLater, reason: fmt.Sprintf("it excludes %s until epoch %d: %s", key, out.Until, out.Reason)}
-			}
-		}
-	}
-	if s.RunState == coordinator.Paused {
-		return outlook{prospect: isLater, reason: "its main authority paused it"}
-	}
-	runs := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
-	return outlook{doings: doings{step: s.Progress.Step, clients: len(s.Epoch.Clients) + len(s.Pending), runs: runs}}
 }
 
 // look returns the public state of a run, and whether the run admits a key. key may be nil.

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -24,23 +23,13 @@ const (
 	maxServedFile = 64 << 10 // bytes of a list
 )
 
-// servedRun is a run that this machine may join, with the results of earlier attempts.
+// servedRun is a run that this machine may join.
 type servedRun struct {
 	link  string
-	flags []string // of psyche-client join
-
+	flags []string     // of psyche-client join
 	joins trainCommand // settings from link and flags
 	key   *identity.ID // of this machine in the run; nil: a new key at each start
 	given string       // source of the run, for errors
-
-	failures  int       // consecutive ends of clients
-	notBefore time.Time // earliest time of the next check
-	aside     string    // reason why it is not tried any more; empty: it is tried
-	over      bool      // aside is set because the run is over
-	final     bool      // aside is permanent
-	met       bool      // it was reached: the link is right
-	said      string    // last message logged about it
-	doings    doings    // progress when it was last open
 }
 
 // servedFile is a file with runs.
@@ -169,7 +158,7 @@ func (r *servedRun) prepare(ctx context.Context, t terminal) error {
 	if _, err := parser.Parse(append([]string{"join", r.link}, r.flags...)); err != nil {
 		return fmt.Errorf("%w (see psyche-client join --help)", err)
 	}
-	if r.joins, _, err = all.Join.member(); err != nil {
+	if r.joins, _, err = all.Join.train(); err != nil {
 		return err
 	}
 	if r.joins.Logs.drawn() {

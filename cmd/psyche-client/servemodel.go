@@ -110,7 +110,7 @@ func (c *serveModelCommand) served(s checkpoint.Snapshot) (m openai.Model, err e
 	if m.Tokenizer, err = readTokenizer(c.Model, s); err != nil {
 		return m, err
 	}
-	if m.Ends, err = endTokens(s); err != nil {
+	if m.Ends, err = generate.EndTokens(s); err != nil {
 		return m, fmt.Errorf("%s: %w", c.Model, err)
 	}
 	file := s.File

@@ -14,6 +14,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -356,7 +357,7 @@ func (s *solo) next(ctx context.Context) (float64, error) {
 	s.step++
 	err = s.events.Append(event.Trained{
 		Step: s.step, Batch: event.Batch{id.Start, id.End}, Loss: event.Loss(loss), Tokens: s.options.TotalBatch * s.options.SeqLen,
-		Seconds: time.Since(begun).Seconds(), Memory: peakMemory(),
+		Seconds: time.Since(begun).Seconds(), Memory: sysmemory.Peak(),
 	})
 	if err != nil {
 		s.terminal.logger().Error("write event", "err", err)

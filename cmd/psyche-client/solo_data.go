@@ -7,10 +7,12 @@ import (
 	"math"
 
 	"github.com/psyche-go/psyche/base/diskspace"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
+	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
 	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/needs"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -25,7 +27,7 @@ func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapsho
 
 // readFolder reads a model, and prints the progress.
 func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
-	if err := fits("the weights", uint64(checkpoint.TensorBytes(dir)), allocatableMemory()); err != nil {
+	if err := needs.Fits("the weights", uint64(checkpoint.TensorBytes(dir)), sysmemory.Allocatable()); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("read %s: %w, or choose a smaller model", dir, err)
 	}
 	m := meter.New(t.Err, "psyche-client: reading the model")
@@ -71,8 +73,8 @@ func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 // small.
 func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
 	devices, err := c.trainingDevices(c.deviceFlags)
-	if err == nil && leastMemory(devices) == 0 { // on the CPU
-		err = c.fits(parameters, allocatableMemory())
+	if err == nil && needs.LeastMemory(devices) == 0 { // on the CPU
+		err = c.fits(parameters, sysmemory.Allocatable())
 	}
 	return devices, err
 }
@@ -109,7 +111,7 @@ func (c *soloCommand) fits(parameters int64, available uint64) error {
 	if bytes > math.MaxUint64/values {
 		bytes = math.MaxUint64 / values
 	}
-	err := fits(kind, values*bytes, available)
+	err := needs.Fits(kind, values*bytes, available)
 	if err != nil {
 		err = fmt.Errorf("train %s: %w, or choose another --device", c.Model, err)
 	}

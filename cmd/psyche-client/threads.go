@@ -10,12 +10,12 @@ import (
 type threadCount int
 
 // Validate is called when the command line is parsed.
-func (n threadCount) Validate() error {
+func (t threadCount) Validate() error {
 	switch most := maxThreads(); {
-	case n < 0:
-		return fmt.Errorf("%d threads: want at least 1, or 0 for one per CPU", n)
-	case int(n) > most:
-		return fmt.Errorf("%d threads: want at most %d on a machine of %d CPUs", n, most, runtime.NumCPU())
+	case t < 0:
+		return fmt.Errorf("%d threads: want at least 1, or 0 for one per CPU", t)
+	case int(t) > most:
+		return fmt.Errorf("%d threads: want at most %d on a machine of %d CPUs", t, most, runtime.NumCPU())
 	}
 	return nil
 }

@@ -35,12 +35,12 @@ const flushTimeout = 10 * time.Second
 type feeds []func(context.Context) error
 
 // close sends pending data to all trackers concurrently.
-func (all feeds) close() error {
+func (f feeds) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	errs := make([]error, len(all))
+	errs := make([]error, len(f))
 	var ending sync.WaitGroup
-	for i, end := range all {
+	for i, end := range f {
 		ending.Go(func() { errs[i] = end(ctx) })
 	}
 	ending.Wait()

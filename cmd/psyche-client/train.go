@@ -12,8 +12,11 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
+	"github.com/psyche-go/psyche/face/console"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/net/p2p"
 	"github.com/psyche-go/psyche/node/client"
@@ -80,7 +83,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err := c.checkFlags(ctx); err != nil {
 		return usageError{err}
 	}
-	var given *account
+	var given *console.Account
 	defer func() { c.tell(given, t) }()
 	shown := newDisplay(c.Logs, t)
 	defer shown.close()
@@ -108,20 +111,19 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, seen.close()) }()
-	logger, events := seen.logger, seen.events
-	given = newAccount(c.RunID, key.ID(), !c.Given())
-	events.Watch(given.see)
+	given = console.NewAccount(c.RunID, key.ID(), !c.Given())
+	seen.events.Watch(given.See)
 	shown.start(t, c.RunID, key.ID(), seen)
 	signals.Last(ctx, shown.close)
-	library := c.load(c.Threads, logger)
+	return c.train(ctx, key, seen, shown)
+}
+
+// train takes part in the run until it is finished.
+func (c *trainCommand) train(ctx context.Context, key identity.Key, seen *observed, shown *display) (err error) {
+	logger, events := seen.logger, seen.events
+	devices, library := c.openDevices(logger)
 	if library != nil && !torch.Missing(library) {
 		return library
-	}
-	var devices []torch.Device
-	if library == nil { // otherwise only a run of the dummy model can be joined
-		if devices, err = c.trainingDevices(c.deviceFlags); err != nil {
-			return err
-		}
 	}
 	written, err := writeResults(c.WriteGradientsDir, logger)
 	if err != nil {
@@ -145,11 +147,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	defer func() { err = errors.Join(err, closeNetwork()) }()
 	shown.use(network)
 
-	archives, err := c.archives(key.ID(), events, logger)
+	source, err := c.modelSource(key.ID(), events, logger)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, archives.close()) }()
+	defer func() { err = errors.Join(err, source.Close()) }()
 	host, err := c.reach(ctx, c.RunID, key, network.Addrs(), events, logger)
 	if err != nil {
 		return err
@@ -157,62 +159,78 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	release := signals.Hold(ctx) // the member leaves its run
 	defer func() { err = errors.Join(err, host.ended()); release() }()
 
-	archives.hosted = &hosted{host: &c.hostFlags, runID: c.RunID, run: host.run, key: host.key, logger: logger}
-	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, hosted: archives.hosted, library: library}
+	source.Hosted = &modelsource.Hosted{Addr: c.ServerAddr, RunID: c.RunID, Run: host.run, Key: host.key, Logger: logger}
+	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, hosted: source.Hosted, library: library}
 	factory := training.factory(measuring)
 	defer func() { err = errors.Join(err, factory.Close()) }()
-	o := client.Options{
-		Key:        key,
-		RunID:      c.RunID,
-		Name:       c.MemberName,
-		Backend:    host.Backend,
-		Network:    network,
-		Data:       factory.Data(),
-		NewTrainer: leavingLittle(factory.Build),
-		CheckRun:   training.checkRun,
-		Initial:    archives.initial,
-		Archive:    archives.archive,
-
-		FollowUpdates: c.FollowUpdates,
-
-		Downloads:         c.MaxConcurrentDownloads,
-		ParameterRequests: c.MaxConcurrentParameterRequests,
-		ResultMemory:      uint64(c.MaxBlobMemory) << 20 / 16,
-		Misbehaved:        network.Misbehaved,
-
-		CheckpointDir:   c.CheckpointDir,
-		KeepCheckpoints: c.KeepSteps,
-		MakeRoom:        network.FreeDisk,
-		AcceptLoss:      c.AcceptLoss,
-		AuditIdle:       c.AuditIdle,
-		DiskHangs:       func() { endWithoutTheDisk(ctx, shown.close) },
-		Computes:        release,
-		FinalWait:       cmp.Or(c.FinalWait, -1),
-		Events:          events,
-		Logger:          logger,
-	}
+	o := c.memberOptions()
+	o.Key, o.Backend, o.Network, o.Data = key, host.Backend, network, factory.Data()
+	o.NewTrainer, o.CheckRun = leavingLittle(factory.Build), training.checkRun
+	o.Initial, o.Archive = source.Initial, source.Archive
+	o.Misbehaved, o.MakeRoom = network.Misbehaved, network.FreeDisk
+	o.DiskHangs = func() { endWithoutTheDisk(ctx, shown.close) }
+	o.Computes = release
+	o.Events, o.Logger = events, logger
 	if uploads != nil {
 		o.Saved = func(dir string, f checkpoint.Facts) { uploads.runner.Offer(dir, f) }
 	}
-	member, err := client.New(o)
+	node, err := client.New(o)
 	if err != nil {
 		return err
 	}
 	if uploads != nil {
-		uploads.start(c.RunID, c.CheckpointDir, logger, member.Uploaded)
+		uploads.start(c.RunID, c.CheckpointDir, logger, node.Uploaded)
 		uploads.tell(events, logger)
 	}
-	if err := member.Run(ctx); err != nil {
+	if err := node.Run(ctx); err != nil {
 		return keepEvidence(err, c.CheckpointDir)
 	}
 	measuring.complete(ctx, c.FinalWait)
 	return nil
 }
 
+// openDevices loads libtorch and returns the devices that train. If there is no libtorch, it returns
+// an error for which torch.Missing is true: then only a run of the dummy model can be joined.
+func (c *trainCommand) openDevices(logger *slog.Logger) ([]torch.Device, error) {
+	if err := c.load(c.Threads, logger); err != nil {
+		return nil, err
+	}
+	return c.trainingDevices(c.deviceFlags)
+}
+
+// memberOptions returns the options of a member that flags set.
+func (c *trainCommand) memberOptions() client.Options {
+	return client.Options{
+		RunID:             c.RunID,
+		Name:              c.MemberName,
+		FollowUpdates:     c.FollowUpdates,
+		Downloads:         c.MaxConcurrentDownloads,
+		ParameterRequests: c.MaxConcurrentParameterRequests,
+		ResultMemory:      uint64(c.MaxBlobMemory) << 20 / 16,
+		CheckpointDir:     c.CheckpointDir,
+		KeepCheckpoints:   c.KeepSteps,
+		AcceptLoss:        c.AcceptLoss,
+		AuditIdle:         c.AuditIdle,
+		FinalWait:         cmp.Or(c.FinalWait, -1),
+	}
+}
+
+// modelSource returns the source of models that no member shares.
+func (c *trainCommand) modelSource(member identity.ID, events *event.Log, logger *slog.Logger) (*modelsource.Source, error) {
+	return modelsource.New(modelsource.Options{
+		RunID: c.RunID, Member: member,
+		ModelPath: c.ModelPath, OtherDirs: c.OtherCheckpointDir, Repo: c.HubRepo, Bucket: c.GCSBucket, Prefix: c.GCSPrefix,
+		SharedMiB:       max(c.MaxBlobDisk, c.MaxBlobMemory),
+		AllowLocalPaths: c.AllowLocalPaths, AllowPrivateRepos: c.AllowPrivateRepos, Credentials: c.GCSCredentials,
+		Hub:    func(withToken bool) (*hub.Client, error) { return c.client(logger, withToken) },
+		Logger: logger, Events: events,
+	})
+}
+
 // tell prints the process's contribution to the run, if people read its output.
-func (c *trainCommand) tell(given *account, t terminal) {
+func (c *trainCommand) tell(given *console.Account, t terminal) {
 	if given != nil && c.Logs != "json" && c.Logs != "none" {
-		given.print(t.Err)
+		given.Print(t.Err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/node/env"
@@ -120,7 +121,7 @@ func probeFolder(dir string) error {
 
 // checkRun checks the folders that the client will read. It does so before the client joins, because
 // the other members would wait for a client that cannot train.
-func (f *trainers) checkRun(ctx context.Context, definition env.Definition) error {
+func (t *trainers) checkRun(ctx context.Context, definition env.Definition) error {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {
 		return fmt.Errorf("read the run's definition: %w", err)
@@ -128,43 +129,43 @@ func (f *trainers) checkRun(ctx context.Context, definition env.Definition) erro
 	if err := run.Trainable(); err != nil {
 		return fmt.Errorf("the run's optimizer: %w", err)
 	}
-	c := f.command
+	c := t.command
 	var missing []string
 	var hosted string
 	if c.wantsModelPath(definition.Checkpoint) {
-		if hosted, err = f.hosted.model(ctx); err != nil {
-			missing = append(missing, missingModel(definition.Checkpoint.Repo, err).Error())
+		if hosted, err = t.hosted.Model(ctx); err != nil {
+			missing = append(missing, modelsource.Missing(definition.Checkpoint.Repo, err).Error())
 		}
 	}
 	if c.wantsDataPath(run) {
 		missing = append(missing, "the run's data: name a folder with --data-path")
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: %s", errLocalPath, strings.Join(missing, "; "))
+		return fmt.Errorf("%w: %s", modelsource.ErrLocalPath, strings.Join(missing, "; "))
 	}
 	if !member.IsDummy(definition.Model) {
-		if f.library != nil {
-			return f.library
+		if t.library != nil {
+			return t.library
 		}
 		if err := c.checkModelPath(run, definition.Checkpoint, hosted); err != nil {
 			return err
 		}
 	}
-	if err := f.checkDataPath(ctx, run); err != nil || member.IsDummy(definition.Model) {
+	if err := t.checkDataPath(ctx, run); err != nil || member.IsDummy(definition.Model) {
 		return err
 	}
-	return f.weigh(ctx, run, definition.Audited, definition.Checkpoint, hosted)
+	return t.weigh(ctx, run, definition.Audited, definition.Checkpoint, hosted)
 }
 
 // checkDataPath opens the data and closes it again, if it can only come from a folder.
-func (f *trainers) checkDataPath(ctx context.Context, run config.Model) error {
+func (t *trainers) checkDataPath(ctx context.Context, run config.Model) error {
 	remote := slices.ContainsFunc(run.DataLocations, func(l config.DataLocation) bool { return l.Folder() == "" })
-	if f.command.DataPath == "" && remote {
+	if t.command.DataPath == "" && remote {
 		return nil
 	}
 	// The model, which may come from peers, is not known yet. Its vocabulary is checked when the
 	// data is opened for reading.
-	o := f.dataOptions(run, model.Description{VocabSize: 1})
+	o := t.dataOptions(run, model.Description{VocabSize: 1})
 	o.Logger = nil // its warnings are logged when the data is opened for reading
 	provider, err := data.New(ctx, run.DataLocations, o)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
+	"github.com/psyche-go/psyche/face/console"
 	"github.com/psyche-go/psyche/face/metrics"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -51,7 +52,7 @@ func (c *trainCommand) observe(ctx context.Context, key identity.Key, logger *sl
 	}
 	o.ends = append(o.ends, o.events.Close)
 	o.events.Watch(o.board.See)
-	o.events.Watch(newRoundLine(o.logger, o.board.Values, c.Logs == "json").see)
+	o.events.Watch(console.NewRounds(o.logger, o.board.Values, c.Logs == "json").See)
 	sent.Watch(c.RunID, o.events)
 	if err = sent.Board(ctx, o.board); err != nil {
 		return o, err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,15 +26,6 @@ type sourceFlags struct {
 	OtherCheckpointDir []string `placeholder:"DIR" help:"The --checkpoint-dir of another member, on this machine or mounted here. The client looks there for the run's model if no member provides the model. May be repeated." sep:"none" type:"path"`
 
 	AllowPrivateRepos bool `help:"Allow the run to name Hub repositories that need your token. The run's main authority decides which repositories are read, trained on and shared."`
-}
-
-// errLocalPath prevents an untrusted run from making members read private files.
-var errLocalPath = errors.New("the run names a folder of this machine; choose the folder yourself, or pass --allow-local-paths if you trust the run")
-
-// missingModel returns advice for a model that the run's host has but does not offer. why is the
-// host's reason.
-func missingModel(name string, why error) error {
-	return fmt.Errorf("the model %s is not available from the run's server (%w); name a folder with --model-path", name, why)
 }
 
 // wantsModelPath reports whether a run starts with a folder that only the user may choose.

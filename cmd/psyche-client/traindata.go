@@ -26,20 +26,20 @@ func namesFolders(locations []config.DataLocation) bool {
 }
 
 // dataOptions returns the options for reading the run's data.
-func (f *trainers) dataOptions(run config.Model, description model.Description) data.Options {
+func (t *trainers) dataOptions(run config.Model, description model.Description) data.Options {
 	return data.Options{
 		SeqLen:    int(run.MaxSeqLen),
 		VocabSize: description.VocabSize,
-		Path:      f.command.DataPath,
-		Web:       web.Options{Inner: f.command.AllowInnerData},
-		Logger:    f.logger,
+		Path:      t.command.DataPath,
+		Web:       web.Options{Inner: t.command.AllowInnerData},
+		Logger:    t.logger,
 		// The run names the bucket. The user's own credentials are used only if the user permits
 		// it.
 		Bucket: func(ctx context.Context, name string) (objstore.Store, error) {
-			return gcs.Open(ctx, name, gcs.Options{Credentials: f.command.GCSCredentials})
+			return gcs.Open(ctx, name, gcs.Options{Credentials: t.command.GCSCredentials})
 		},
 		Server: func(ctx context.Context, at config.ServerData, o data.Options) (data.Provider, error) {
-			return f.dataServer(ctx, at, o, len(run.DataLocations))
+			return t.dataServer(ctx, at, o, len(run.DataLocations))
 		},
 	}
 }
@@ -52,15 +52,15 @@ const (
 )
 
 // dataServer connects to a data server of a run with the given number of locations.
-func (f *trainers) dataServer(ctx context.Context, at config.ServerData, o data.Options, locations int) (data.Provider, error) {
+func (t *trainers) dataServer(ctx context.Context, at config.ServerData, o data.Options, locations int) (data.Provider, error) {
 	timeout := onlyServerTimeout
 	if locations > 1 {
 		timeout = someServerTimeout
 	}
 	return remote.Open(ctx, remote.Options{
-		Addr: at.Addr, Trust: f.trust(at), RunID: f.command.RunID, Run: f.run, Key: f.key,
-		Inner:  f.command.AllowInnerData || sameHost(at.Addr, f.command.ServerAddr),
-		SeqLen: o.SeqLen, VocabSize: o.VocabSize, OpenTimeout: timeout, Logger: f.logger,
+		Addr: at.Addr, Trust: t.trust(at), RunID: t.command.RunID, Run: t.run, Key: t.key,
+		Inner:  t.command.AllowInnerData || sameHost(at.Addr, t.command.ServerAddr),
+		SeqLen: o.SeqLen, VocabSize: o.VocabSize, OpenTimeout: timeout, Logger: t.logger,
 	})
 }
 
@@ -73,7 +73,7 @@ func sameHost(a, b string) bool {
 
 // trust returns the check of a data server's key. The expected key is the one in the run, or else
 // the key of the run's own server, or else the key last seen at the address.
-func (f *trainers) trust(at config.ServerData) func(identity.ID) error {
+func (t *trainers) trust(at config.ServerData) func(identity.ID) error {
 	return func(found identity.ID) error {
 		if at.Key != "" {
 			want, err := identity.ParseID(at.Key)
@@ -82,10 +82,10 @@ func (f *trainers) trust(at config.ServerData) func(identity.ID) error {
 			}
 			return secure.Pin(want)(found)
 		}
-		if found == f.host() {
+		if found == t.host() {
 			return nil
 		}
-		known, err := f.command.knownDataServers(f.logger)
+		known, err := t.command.knownDataServers(t.logger)
 		if err != nil {
 			return err
 		}

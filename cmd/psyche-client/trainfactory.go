@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/privatenet"
+	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/face/metrics"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/model"
@@ -29,10 +30,10 @@ type trainers struct {
 	devices []torch.Device     // computing devices; none: the CPU
 	events  *event.Log
 	board   *metrics.Board
-	seen    *resultWriter // may be nil
-	hosted  *hosted       // starting model offered by the run's server; may be nil
-	library error         // reason why there is no libtorch; nil: there is
-	weighed bool          // weigh was called; used by one goroutine at a time
+	seen    *resultWriter       // may be nil
+	hosted  *modelsource.Hosted // starting model offered by the run's server; may be nil
+	library error               // reason why there is no libtorch; nil: there is
+	weighed bool                // weigh was called; used by one goroutine at a time
 }
 
 // factory returns the factory of trainers. m may be nil.
@@ -82,7 +83,7 @@ func (t *trainers) timed(part train.Timing) {
 // openData opens the data of the run.
 func (t *trainers) openData(ctx context.Context, run config.Model, of model.Description) (data.Provider, error) {
 	if t.command.wantsDataPath(run) {
-		return nil, fmt.Errorf("%w: the run's data; name a folder with --data-path", errLocalPath)
+		return nil, fmt.Errorf("%w: the run's data; name a folder with --data-path", modelsource.ErrLocalPath)
 	}
 	provider, err := data.New(ctx, run.DataLocations, t.dataOptions(run, of))
 	if errors.Is(err, privatenet.ErrInner) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
@@ -70,7 +71,7 @@ type uploads struct {
 func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *slog.Logger) (*uploads, error) {
 	switch {
 	case f.GCSBucket != "":
-		bucket, err := openBucket(ctx, f.GCSBucket, strings.Trim(f.GCSPrefix, "/"), true)
+		bucket, err := modelsource.OpenBucket(ctx, f.GCSBucket, strings.Trim(f.GCSPrefix, "/"), true)
 		if err != nil {
 			return nil, fmt.Errorf("--gcs-bucket: %w", err)
 		}
@@ -134,7 +135,7 @@ func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkp
 // tell writes the progress of uploads.
 func (u *uploads) tell(events *event.Log, logger *slog.Logger) {
 	u.runner.Watch(func(step uint32, done, all int64) {
-		transfer(events, logger, event.Transfer{What: event.TransferUpload, Step: step, Bytes: uint64(done), Total: uint64(all)})
+		modelsource.Record(events, logger, event.Transfer{What: event.TransferUpload, Step: step, Bytes: uint64(done), Total: uint64(all)})
 	})
 }
 

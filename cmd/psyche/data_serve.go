@@ -18,6 +18,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/files/data/serve"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
@@ -77,23 +78,13 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	if err := checkSeqLen(c.DataConfig, from, first.State.Model.MaxSeqLen); err != nil {
 		return err
 	}
-	service, err := c.begin(ctx, from, c.ListenAddr, c.RunID, key, events, logger)
+	service, err := c.begin(ctx, from, c.ListenAddr, events, serve.Options{Key: key, RunID: c.RunID, Logger: logger})
 	if err != nil {
 		return fmt.Errorf("serve data: %w", err)
 	}
 	stopHTTP, err := c.serveHTTP(ctx, service, logger)
 	if err == nil {
-		states := &runEvents{log: events}
-		see := func(u backend.Update) {
-			service.Update(u.State, u.Run)
-			if err := states.see(u.State); err != nil {
-				logger.Error("write event", "err", err)
-			}
-		}
-		see(first)
-		for update := range host.Updates() {
-			see(update)
-		}
+		service.follow(first, host.Updates(), events, logger)
 		stopHTTP()
 		err = host.Err()
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/files/data/serve"
@@ -18,6 +17,8 @@ import (
 	"github.com/psyche-go/psyche/files/objstore"
 	"github.com/psyche-go/psyche/files/objstore/gcs"
 	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/server/eventlog"
+	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -35,9 +36,9 @@ type dataService struct {
 	serving sync.WaitGroup
 }
 
-// begin opens the data and serves it at an address until stop. It writes the answers to the event
-// log.
-func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address, runID string, key identity.Key, events *event.Log, logger *slog.Logger) (*dataService, error) {
+// begin opens the data and serves it at an address until stop, with the run, the key and the logger of o. It writes the
+// answers to the event log.
+func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address string, events *event.Log, o serve.Options) (*dataService, error) {
 	listener, err := server.Listen(ctx, address)
 	if err != nil {
 		return nil, err
@@ -45,16 +46,15 @@ func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address,
 	ctx, end := context.WithCancel(ctx)
 	d := &dataService{end: end}
 	d.source, err = data.New(ctx, from.Locations, data.Options{
-		SeqLen: int(from.SeqLen), Logger: logger,
+		SeqLen: int(from.SeqLen), Logger: o.Logger,
 		Web: web.Options{Inner: true}, // the server's operator chooses its data
 		Bucket: func(ctx context.Context, name string) (objstore.Store, error) {
 			return gcs.Open(ctx, name, gcs.Options{Credentials: f.GCSCredentials})
 		},
 	})
 	if err == nil {
-		d.Server, err = serve.New(serve.Options{
-			Key: key, RunID: runID, Source: d.source, SeqLen: int(from.SeqLen), Logger: logger, Answered: answerEvents(events, logger),
-		})
+		o.Source, o.SeqLen, o.Answered = d.source, int(from.SeqLen), answerEvents(events, o.Logger)
+		d.Server, err = serve.New(o)
 	}
 	if err != nil {
 		return nil, errors.Join(err, listener.Close(), d.stop())
@@ -72,6 +72,21 @@ func answerEvents(events *event.Log, logger *slog.Logger) func(serve.Answer) {
 		if err != nil {
 			logger.Error("write event", "err", err)
 		}
+	}
+}
+
+// follow tells the server each state of the run, and writes it to the event log, until the updates end.
+func (d *dataService) follow(first backend.Update, updates <-chan backend.Update, events *event.Log, logger *slog.Logger) {
+	states := eventlog.NewRun(events)
+	see := func(u backend.Update) {
+		d.Update(u.State, u.Run)
+		if err := states.See(u.State); err != nil {
+			logger.Error("write event", "err", err)
+		}
+	}
+	see(first)
+	for update := range updates {
+		see(update)
 	}
 }
 
@@ -141,7 +156,7 @@ func (c serverRun) oneRun(flag string, runs []config.Run) (file string, run conf
 }
 
 // serveData starts a data server if --data-config is set. The returned function stops it.
-func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options, events *stateEvents) (func() error, error) {
+func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options, events *eventlog.Logs) (func() error, error) {
 	if c.DataConfig == "" {
 		if c.DataAddr != "" {
 			return nil, usagef("--data-addr needs --data-config, which names the data to serve")
@@ -170,7 +185,7 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 	if at.Key != "" && at.Key != o.Key.ID().String() {
 		return nil, configError{fmt.Errorf("%s: the data location requires the data server key %s, but this server has %s; correct the data location, or put that key into --save-state-dir", file, at.Key, o.Key.ID())}
 	}
-	service, err := c.begin(ctx, from, address, run.RunID, o.Key, events.mainLog(), o.Logger)
+	service, err := c.begin(ctx, from, address, events.MainLog(), serve.Options{Key: o.Key, RunID: run.RunID, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("serve data: %w", err)
 	}

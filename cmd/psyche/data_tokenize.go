@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/diskspace"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/data/walk"
 	"github.com/psyche-go/psyche/files/tokenizer"

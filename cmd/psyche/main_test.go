@@ -240,22 +240,6 @@ func ExampleHelp() {
 	// exit code 0
 }
 
-// TestEventLogsDoNotMeet starts a run whose name equals the name of the main run's log.
-func TestEventLogsDoNotMeet(t *testing.T) {
-	e := &stateEvents{dir: t.TempDir(), main: "main", logs: make(map[string]*runEvents)}
-	for _, id := range []string{"main", "events", "%65vents"} {
-		if _, err := e.open(id); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := e.close(); err != nil {
-		t.Fatal(err)
-	}
-	if files, err := os.ReadDir(e.dir); err != nil || len(files) != 3 {
-		t.Errorf("%d logs for 3 runs: %v, %v", len(files), files, err)
-	}
-}
-
 // TestNoSilentNumbers checks that numbers that would otherwise have a special meaning are refused.
 func TestNoSilentNumbers(t *testing.T) {
 	status := []string{"run", "status", "--run-id", "r", "--server-addr", "127.0.0.1:1"}

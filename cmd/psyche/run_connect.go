@@ -40,17 +40,17 @@ const (
 )
 
 // within limits a command to --timeout, or to standard if the flag is not set.
-func (c serverFlags) within(ctx context.Context, standard time.Duration) (context.Context, context.CancelFunc) {
-	if c.Timeout != nil {
-		standard = *c.Timeout
+func (f serverFlags) within(ctx context.Context, standard time.Duration) (context.Context, context.CancelFunc) {
+	if f.Timeout != nil {
+		standard = *f.Timeout
 	}
 	return context.WithTimeout(ctx, standard)
 }
 
 // checkTimeout rejects a timeout that is not positive.
-func (c serverFlags) checkTimeout() error {
-	if c.Timeout != nil && *c.Timeout <= 0 {
-		return usagef("--timeout is %v: want more than 0", *c.Timeout)
+func (f serverFlags) checkTimeout() error {
+	if f.Timeout != nil && *f.Timeout <= 0 {
+		return usagef("--timeout is %v: want more than 0", *f.Timeout)
 	}
 	return nil
 }
@@ -68,27 +68,27 @@ func (c connectFlags) options(runID string, key identity.Key, errs io.Writer) (t
 
 // options returns the options for the connection to the server. It writes messages about trust to
 // errs.
-func (c serverFlags) options(key identity.Key, errs io.Writer) (tcp.Options, error) {
-	if err := c.checkTimeout(); err != nil {
+func (f serverFlags) options(key identity.Key, errs io.Writer) (tcp.Options, error) {
+	if err := f.checkTimeout(); err != nil {
 		return tcp.Options{}, err
 	}
-	if c.ServerAddr == "" {
+	if f.ServerAddr == "" {
 		return tcp.Options{}, usagef("missing flags: --server-addr=HOST:PORT")
 	}
-	if c.ServerKey != "" {
-		if _, err := identity.ParseID(c.ServerKey); err != nil {
+	if f.ServerKey != "" {
+		if _, err := identity.ParseID(f.ServerKey); err != nil {
 			return tcp.Options{}, usagef("--server-key: %w", err)
 		}
 	}
-	serverKey, known, err := secure.Choose(c.ServerKey, c.KnownServers, func(address string, key identity.ID) {
+	serverKey, known, err := secure.Choose(f.ServerKey, f.KnownServers, func(address string, key identity.ID) {
 		_, _ = fmt.Fprintf(errs, "psyche: server %s has the unknown key %s: verify it with the operator\n", address, key)
 	})
 	o := tcp.Options{
-		Addr: c.ServerAddr, Key: key, Observe: true,
+		Addr: f.ServerAddr, Key: key, Observe: true,
 		ServerKey: serverKey, KnownServers: known, MaxElapsed: serverTimeout,
 	}
-	if c.Timeout != nil {
-		o.MaxElapsed = *c.Timeout
+	if f.Timeout != nil {
+		o.MaxElapsed = *f.Timeout
 	}
 	return o, err
 }

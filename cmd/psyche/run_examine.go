@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"

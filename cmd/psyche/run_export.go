@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/host/tcp"
 )
 

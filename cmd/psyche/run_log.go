@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/chain/event"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/follow"

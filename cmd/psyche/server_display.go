@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/psyche-go/psyche/face/dash/hostpage"
 	"github.com/psyche-go/psyche/face/tui"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/event"
@@ -59,7 +60,7 @@ func (d *serverDisplay) watch(others func(string, *event.Log)) func(string, *eve
 }
 
 // start starts drawing.
-func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Options, page *serverPage) {
+func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Options, page *hostpage.Page) {
 	if d == nil {
 		return
 	}
@@ -73,7 +74,7 @@ func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Option
 	}
 	options := tui.ServerOptions{Journals: func() map[string]uint64 { return journals(registry) }}
 	if page != nil {
-		options.Moving = page.moving
+		options.Moving = page.Moving
 	}
 	if c.SaveStateDir != "" { // otherwise no other process can have the host's key
 		options.Pause = func(runID string, paused bool) error { return d.pause(ctx, c.SaveStateDir, runID, paused) }

@@ -57,67 +57,67 @@ func (c serverRun) invite(o *server.Options, logger *slog.Logger) error {
 }
 
 // hosts registers a run.
-func (v *invitations) hosts(runID string, run [32]byte) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.runs[runID] = invite.Link{RunID: runID, Run: run}
+func (i *invitations) hosts(runID string, run [32]byte) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.runs[runID] = invite.Link{RunID: runID, Run: run}
 }
 
 // see registers the key of a run's host, and logs the link if the server listens. It logs no link
 // for a finished run.
-func (v *invitations) see(state *coordinator.State) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	link, waits := v.runs[state.RunID]
+func (i *invitations) see(state *coordinator.State) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	link, waits := i.runs[state.RunID]
 	switch {
 	case !waits:
 		return
 	case state.RunState == coordinator.Finished || state.Closed:
-		delete(v.runs, state.RunID)
+		delete(i.runs, state.RunID)
 		return
 	}
 	link.Key = identity.ID(state.Host)
-	v.runs[state.RunID] = link
-	v.tell()
+	i.runs[state.RunID] = link
+	i.tell()
 }
 
 // listens registers the address of the server.
-func (v *invitations) listens(address net.Addr) {
+func (i *invitations) listens(address net.Addr) {
 	at, ok := address.(*net.TCPAddr)
 	if !ok {
 		return
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.ready = true
-	v.place.Port = cmp.Or(v.place.Port, uint16(at.Port))
-	if v.place.Host == "" {
-		v.place.Host = at.IP.String()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ready = true
+	i.place.Port = cmp.Or(i.place.Port, uint16(at.Port))
+	if i.place.Host == "" {
+		i.place.Host = at.IP.String()
 		if at.IP.IsUnspecified() {
-			v.place.Host, v.guess = ownAddress(net.InterfaceAddrs), true
+			i.place.Host, i.guess = ownAddress(net.InterfaceAddrs), true
 		}
 	}
-	v.tell()
+	i.tell()
 }
 
 // tell logs the links of all runs whose data is complete.
-func (v *invitations) tell() {
-	if !v.ready {
+func (i *invitations) tell() {
+	if !i.ready {
 		return
 	}
-	for id, link := range v.runs {
+	for id, link := range i.runs {
 		if link.Key == (identity.ID{}) {
 			continue
 		}
-		delete(v.runs, id)
-		link.Host, link.Port = v.place.Host, v.place.Port
+		delete(i.runs, id)
+		link.Host, link.Port = i.place.Host, i.place.Port
 		if err := link.Check(); err != nil {
-			v.logger.Warn("the run has no invite link", "run", id, "error", err)
+			i.logger.Warn("the run has no invite link", "run", id, "error", err)
 			continue
 		}
-		v.logger.Info("others join with: psyche-client join " + link.ForShell())
-		if v.guess {
-			v.logger.Info("if clients reach this machine at a different address, set it with --public-addr", "address", link.Host)
+		i.logger.Info("others join with: psyche-client join " + link.ForShell())
+		if i.guess {
+			i.logger.Info("if clients reach this machine at a different address, set it with --public-addr", "address", link.Host)
 		}
 	}
 }

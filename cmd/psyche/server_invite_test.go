@@ -23,7 +23,7 @@ func TestServerInvites(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 4000}
 	for public, want := range map[string]string{"": "192.0.2.7:4000", "run.example": "run.example:4000", "run.example:5000": "run.example:5000"} {
 		var log bytes.Buffer
-		o := server.Options{Ready: func(net.Addr) {}, OnState: func(*coordinator.State) {}}
+		o := server.Options{Hooks: server.Hooks{Ready: func(net.Addr) {}, OnState: func(*coordinator.State) {}}}
 		if err := (serverRun{PublicAddr: public}).invite(&o, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 			t.Fatal(err)
 		}

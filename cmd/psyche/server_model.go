@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
+	"github.com/psyche-go/psyche/face/dash/hostpage"
 	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
 )
 
 // handOut makes a server offer the starting model of a run, if --model-path is set.
-func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Options, page *serverPage, logger *slog.Logger) error {
+func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Options, page *hostpage.Page, logger *slog.Logger) error {
 	if c.ModelPath == "" {
 		for _, run := range runs {
 			if at := run.Model.Checkpoint.Local; at != nil {
@@ -30,7 +31,7 @@ func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Opt
 		return fmt.Errorf("--model-path: %w", err)
 	}
 	logger.Info("serving the run's initial model to every client", "run", run.RunID, "dir", c.ModelPath, "MiB", model.Size()>>20)
-	page.handsOut(run.RunID, model.Parameters())
+	page.SetParameters(run.RunID, model.Parameters())
 	o.Models = map[string]server.Model{run.RunID: model}
 	return nil
 }

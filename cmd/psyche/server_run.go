@@ -18,6 +18,7 @@ import (
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/server/eventlog"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -55,32 +56,85 @@ type serverRun struct {
 
 // Run hosts the runs until a signal arrives.
 func (c serverRun) Run(ctx context.Context, to console) error {
-	runs, err := c.runs()
+	runs, err := c.load(ctx, to)
 	if err != nil {
 		return err
-	}
-	if c.ResumeFrom != "" && len(runs) != 1 {
-		return usagef("--resume-from needs exactly one --state, there are %d", len(runs))
-	}
-	if c.InitWarmupTime != 0 && len(runs) != 1 {
-		return usagef("--init-warmup-time needs exactly one --state, there are %d", len(runs))
-	}
-	for i := range runs {
-		if err := c.apply(ctx, &runs[i], to.err); err != nil {
-			return err
-		}
-		if err := c.setWarmup(&runs[i]); err != nil {
-			return err
-		}
 	}
 	main, err := c.mainAuthority()
 	if err != nil {
 		return err
 	}
 	create, err := c.createPolicy(main)
+	if err != nil {
+		return err
+	}
+	if err := c.checkLimits(); err != nil {
+		return err
+	}
+	signals.Hold(ctx) // the display restores the terminal, and the server closes its journal
+	shown := c.newDisplay(to)
+	defer shown.close()
+	logger := c.loggerFor(shown, to)
+	c.warn(runs, logger)
+	sent, err := c.Telemetry.Start(ctx, "psyche-server", map[string]string{"server.address": c.ServerAddr}, logger, c.LogLevel)
+	if err != nil {
+		return usageError{err}
+	}
+	defer sent.Close()
+	logger = sent.Logger()
+	events, err := c.openEvents(runs, sent, shown, logger)
+	if err != nil {
+		return err
+	}
+	last, err := c.lastPort()
+	if err != nil {
+		return errors.Join(err, events.Close())
+	}
+	o := c.options(max(c.ServerPort, last), logger, events)
+	o.Create = create
+	o.Registry = prometheus.NewRegistry()
+	if err := sent.Gathered(ctx, o.Registry); err != nil {
+		return errors.Join(usageError{err}, events.Close())
+	}
+	for _, run := range runs {
+		genesis, err := c.genesis(run, main)
+		if err != nil {
+			return err
+		}
+		o.Runs = append(o.Runs, genesis)
+	}
+	if err := c.serve(ctx, runs, &o, events, shown, last); err != nil {
+		return err
+	}
+	logger.Info("stopped")
+	return nil
+}
+
+// load loads the runs of --state, with the changes that flags make to them.
+func (c serverRun) load(ctx context.Context, to console) ([]config.Run, error) {
+	runs, err := c.runs()
 	switch {
 	case err != nil:
-		return err
+		return nil, err
+	case c.ResumeFrom != "" && len(runs) != 1:
+		return nil, usagef("--resume-from needs exactly one --state, there are %d", len(runs))
+	case c.InitWarmupTime != 0 && len(runs) != 1:
+		return nil, usagef("--init-warmup-time needs exactly one --state, there are %d", len(runs))
+	}
+	for i := range runs {
+		if err := c.apply(ctx, &runs[i], to.err); err != nil {
+			return nil, err
+		}
+		if err := c.setWarmup(&runs[i]); err != nil {
+			return nil, err
+		}
+	}
+	return runs, nil
+}
+
+// checkLimits validates the limits of the server.
+func (c serverRun) checkLimits() error {
+	switch {
 	case c.WithdrawGrace <= 0:
 		return usagef("--withdraw-grace is %v, want more than 0; --no-withdraw-on-disconnect never withdraws", c.WithdrawGrace)
 	case c.RestartGrace <= 0:
@@ -94,10 +148,11 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
 		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
 	}
-	signals.Hold(ctx) // the display restores the terminal, and the server closes its journal
-	shown := c.newDisplay(to)
-	defer shown.close()
-	logger := c.loggerFor(shown, to)
+	return nil
+}
+
+// warn logs the warnings about the files of --state.
+func (c serverRun) warn(runs []config.Run, logger *slog.Logger) {
 	for i, run := range runs {
 		warnings := run.Warnings
 		if !c.permissioned() {
@@ -107,61 +162,44 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 			logger.Warn(warning, "file", c.State[i])
 		}
 	}
-	sent, err := c.Telemetry.Start(ctx, "psyche-server", map[string]string{"server.address": c.ServerAddr}, logger, c.LogLevel)
-	if err != nil {
-		return usageError{err}
-	}
-	defer sent.Close()
-	logger = sent.Logger()
-	events := &stateEvents{dir: cmp.Or(c.EventsDir, c.SaveStateDir), logger: logger, logs: make(map[string]*runEvents)}
+}
+
+// openEvents opens the event logs of the runs. The display and telemetry follow them.
+func (c serverRun) openEvents(runs []config.Run, sent *telemetry.Telemetry, shown *serverDisplay, logger *slog.Logger) (*eventlog.Logs, error) {
+	o := eventlog.Options{Dir: cmp.Or(c.EventsDir, c.SaveStateDir), Logger: logger}
 	if c.Telemetry.OltpTracingURL != "" {
-		events.watch = sent.Watch
+		o.Watch = sent.Watch
 	}
-	events.watch = shown.watch(events.watch)
+	o.Watch = shown.watch(o.Watch)
 	if len(runs) == 1 {
-		events.main = runs[0].RunID
+		o.Main = runs[0].RunID
 	}
-	if err := events.prepare(); err != nil {
-		return err
-	}
-	last, err := c.lastPort()
+	return eventlog.Open(o)
+}
+
+// serve hosts the runs, with the page, the data, the invite links and the model that flags request. It
+// closes events. last is the port of the previous start, or 0.
+func (c serverRun) serve(ctx context.Context, runs []config.Run, o *server.Options, events *eventlog.Logs, shown *serverDisplay, last uint16) error {
+	page, err := c.newPage(ctx, o, o.Logger)
 	if err != nil {
-		return errors.Join(err, events.close())
+		return errors.Join(err, events.Close())
 	}
-	o := c.options(max(c.ServerPort, last), logger, events)
-	o.Create = create
-	o.Registry = prometheus.NewRegistry()
-	if err := sent.Gathered(ctx, o.Registry); err != nil {
-		return errors.Join(usageError{err}, events.close())
-	}
-	for _, run := range runs {
-		genesis, err := c.genesis(run, main)
-		if err != nil {
-			return err
-		}
-		o.Runs = append(o.Runs, genesis)
-	}
-	page, err := c.newPage(ctx, &o, logger)
-	defer page.close()
+	defer page.Close()
+	stopData, err := c.serveData(ctx, runs, o, events)
 	if err != nil {
-		return errors.Join(err, events.close())
+		return errors.Join(err, events.Close())
 	}
-	stopData, err := c.serveData(ctx, runs, &o, events)
-	if err != nil {
-		return errors.Join(err, events.close())
+	if err := errors.Join(c.invite(o, o.Logger), c.handOut(ctx, runs, o, page, o.Logger)); err != nil {
+		return errors.Join(err, stopData(), events.Close())
 	}
-	if err := errors.Join(c.invite(&o, logger), c.handOut(ctx, runs, &o, page, logger)); err != nil {
-		return errors.Join(err, stopData(), events.close())
-	}
-	shown.start(ctx, c, &o, page)
-	err = c.explainTakenPort(last, server.Run(ctx, o))
-	if closeErr := errors.Join(stopData(), events.close()); err == nil {
+	shown.start(ctx, c, o, page)
+	err = c.explainTakenPort(last, server.Run(ctx, *o))
+	if closeErr := errors.Join(stopData(), events.Close()); err == nil {
 		err = closeErr
 	}
 	if err != nil {
 		return fmt.Errorf("host runs: %w", err)
 	}
-	logger.Info("stopped")
 	return nil
 }
 
@@ -222,30 +260,31 @@ func (c serverRun) createPolicy(main identity.ID) (server.CreatePolicy, error) {
 	return policy, nil
 }
 
-func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents) server.Options {
+func (c serverRun) options(port uint16, logger *slog.Logger, events *eventlog.Logs) server.Options {
 	grace := c.WithdrawGrace
 	if !c.WithdrawOnDisconnect {
 		grace = -1
 	}
 	return server.Options{
-		Listen:             net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(port))),
-		HTTPListen:         c.HTTPAddr,
-		SaveStateDir:       c.SaveStateDir,
-		MaxRuns:            c.MaxRuns,
-		MaxStrangers:       c.MaxStrangers,
-		MaxSeatsPerNetwork: cmp.Or(c.MaxSeatsPerNetwork, -1), MaxSeatsPerPrivateNetwork: c.MaxSeatsPerPrivateNetwork,
+		Listen:        net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(port))),
+		SaveStateDir:  c.SaveStateDir,
 		WithdrawGrace: grace,
 		RestartGrace:  c.RestartGrace,
-
-		LogBytesPerSecond: c.MaxLogRate * (1 << 20),
-		Logger:            logger,
-		OnState:           events.add,
-		OnNames:           events.addNames,
-		OnEvent:           events.addCommit,
-		Ready: func(address net.Addr) {
-			if err := c.keepPort(address); err != nil {
-				logger.Warn("the next start may choose another port", "err", err)
-			}
+		Logger:        logger,
+		HTTP:          server.HTTP{HTTPListen: c.HTTPAddr},
+		Limits: server.Limits{
+			MaxRuns: c.MaxRuns, MaxStrangers: c.MaxStrangers, LogBytesPerSecond: c.MaxLogRate * (1 << 20),
+			MaxSeatsPerNetwork: cmp.Or(c.MaxSeatsPerNetwork, -1), MaxSeatsPerPrivateNetwork: c.MaxSeatsPerPrivateNetwork,
+		},
+		Hooks: server.Hooks{
+			OnState: events.Add,
+			OnNames: events.AddNames,
+			OnEvent: events.AddCommit,
+			Ready: func(address net.Addr) {
+				if err := c.keepPort(address); err != nil {
+					logger.Warn("the next start may choose another port", "err", err)
+				}
+			},
 		},
 	}
 }

@@ -107,9 +107,9 @@ func (g *grantActs) deleteForAll(ctx context.Context, to console, grantee identi
 				return err
 			}
 		}
-		released, err := g.release(ctx, to, runID, host, state, at, func(coordinator.ClientID) bool { return false })
-		ended = ended || released
-		return err
+		admitted := state.Authority.Granted(coordinator.ClientID(at))
+		ended = ended || len(admitted) > 0
+		return g.release(ctx, to, runID, host, coordinator.ClientID(at), admitted)
 	})
 	if err == nil && !ended {
 		err = fmt.Errorf("%w: of %s to %s, in program %s", admin.ErrNoGrant, c.signer, grantee, c.program)
@@ -137,24 +137,22 @@ func (g *grantActs) freeGrant(ctx context.Context, to console, c signingChain, g
 	return true, err
 }
 
-// release ends the admission of keys that a grant admitted to a run and no longer covers. It reports
-// whether there were any. Another key may end an admission first. If the command waits for finality,
-// only the last transaction has to be final, because the chain executes the others before it.
-func (g *grantActs) release(ctx context.Context, to console, runID string, host hostFlags, state *coordinator.State, at transaction.PublicKey, covers func(coordinator.ClientID) bool) (bool, error) {
-	ended := slices.DeleteFunc(state.Authority.Granted(coordinator.ClientID(at)), covers)
+// release ends the admission of keys that a grant admitted to a run. Another key may end an admission first. If the command
+// waits for finality, only the last transaction has to be final, because the chain executes the others before it.
+func (g *grantActs) release(ctx context.Context, to console, runID string, host hostFlags, grant coordinator.ClientID, admitted []coordinator.ClientID) error {
 	var failed []error
-	for i, client := range ended {
+	for i, client := range admitted {
 		acts := g.in(runID, host)
-		if i < len(ended)-1 {
+		if i < len(admitted)-1 {
 			acts.Commitment = "confirmed"
 		}
-		err := acts.submit(ctx, to, coordinator.Admit{Grant: coordinator.ClientID(at), Client: client})
+		err := acts.submit(ctx, to, coordinator.Admit{Grant: grant, Client: client})
 		if err == nil || errors.Is(err, coordinator.ErrDuplicate) {
 			_, err = fmt.Fprintf(to.out, "%s may no longer join run %s\n", identity.ID(client), runID)
 		}
 		failed = append(failed, err)
 	}
-	return len(ended) > 0, errors.Join(failed...)
+	return errors.Join(failed...)
 }
 
 // readForAll prints the authorization of a key for all runs of a join authority. If there is none,
@@ -212,8 +210,8 @@ func (c *grantDelegate) delegateForAll(ctx context.Context, to console, join ide
 		if err != nil {
 			return err
 		}
-		_, err = c.release(ctx, to, runID, host, state, grant.At, func(id coordinator.ClientID) bool { return grant.Covers(id) })
-		return err
+		uncovered := slices.DeleteFunc(state.Authority.Granted(coordinator.ClientID(grant.At)), func(id coordinator.ClientID) bool { return grant.Covers(id) })
+		return c.release(ctx, to, runID, host, coordinator.ClientID(grant.At), uncovered)
 	})
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,7 +115,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	extras, err := c.extras(to)
+	o, err := c.options(to)
 	if err != nil {
 		return err
 	}
@@ -131,26 +132,50 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		case <-hurry.Done():
 		}
 	}()
+	o.Hurry = hurry
+	o.Display = c.display(to, func() {
+		if ctx.Err() != nil {
+			rush()
+		}
+		cancel(errInterrupted)
+	})
+	o.Begin = func() { signals.Hold(ctx) }
+	signals.Last(ctx, o.Display.Close)
+	summary, err := testnet.Run(ctx, o)
+	if summary.Rounds > 0 || summary.Checkpoint != "" {
+		summary.Print(to.out)
+	}
+	if _, ok := errors.AsType[testnet.FlagError](err); ok {
+		return usageError{err}
+	}
+	if _, ok := errors.AsType[testnet.ConfigError](err); ok {
+		return configError{err}
+	}
+	return err
+}
+
+// options returns the options that flags set.
+func (c *testnetStart) options(to console) (testnet.Options, error) {
+	extras, err := c.extras(to)
+	if err != nil {
+		return testnet.Options{}, err
+	}
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	client := c.Client
-	if client == "" {
-		client = filepath.Join(filepath.Dir(self), "psyche-client")
+		return testnet.Options{}, fmt.Errorf("find this program: %w", err)
 	}
 	cheats, err := c.cheats()
 	if err != nil {
-		return err
+		return testnet.Options{}, err
 	}
-	options := testnet.Options{
+	return testnet.Options{
 		ConfigPath:   c.ConfigPath,
 		Resume:       c.Resume,
 		NumClients:   c.NumClients,
 		RunDir:       c.RunDir,
 		RunID:        c.RunID,
 		ServerBinary: self,
-		ClientBinary: client,
+		ClientBinary: cmp.Or(c.Client, filepath.Join(filepath.Dir(self), "psyche-client")),
 		Version:      buildinfo.Line("psyche"),
 		ServerPort:   int(c.ServerPort),
 		Threads:      c.Threads,
@@ -158,7 +183,6 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		HeldOut:      c.HeldOut,
 		Timeout:      c.Timeout,
 		AcceptLoss:   c.AcceptLoss,
-		Hurry:        hurry,
 		Chain:        testnet.Chain{Used: c.Backend == "solana", SlotMs: c.SlotMs, Validator: c.Validator},
 		Faults: testnet.Faults{
 			KillAtStep:       c.KillAtStep,
@@ -171,28 +195,8 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		},
 		Cheats:      cheats,
 		CheatBinary: filepath.Join(filepath.Dir(self), "psyche-cheat"),
-
-		Extras: extras,
-		Display: c.display(to, func() {
-			if ctx.Err() != nil {
-				rush()
-			}
-			cancel(errInterrupted)
-		}),
-	}
-	options.Begin = func() { signals.Hold(ctx) }
-	signals.Last(ctx, options.Display.Close)
-	summary, err := testnet.Run(ctx, options)
-	if summary.Rounds > 0 || summary.Checkpoint != "" {
-		summary.Print(to.out)
-	}
-	if _, ok := errors.AsType[testnet.FlagError](err); ok {
-		return usageError{err}
-	}
-	if _, ok := errors.AsType[testnet.ConfigError](err); ok {
-		return configError{err}
-	}
-	return err
+		Extras:      extras,
+	}, nil
 }
 
 // display returns a display that draws if the command runs on a terminal, and writes lines otherwise.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 
 	"github.com/psyche-go/psyche/face/dash"
-	"github.com/psyche-go/psyche/face/dash/verify"
 )
 
 // pageVerifier returns the verifier that a page offers to browsers; nil if there is none.
@@ -59,33 +57,5 @@ func savePage(output, logFile, source string, to io.Writer) error {
 		return err
 	}
 	defer done()
-	var log bytes.Buffer
-	v := verify.New()
-	_, err = io.Copy(v, io.TeeReader(io.LimitReader(from, dash.MaxSavedLog+1), &log))
-	found := v.Close(verify.Told{})
-	if log.Len() > dash.MaxSavedLog {
-		return fmt.Errorf("%w: %s exceeds %d bytes; verify it with psyche run replay, or show it with psyche dash", dash.ErrLogTooLong, logFile, dash.MaxSavedLog)
-	}
-	if !found.Verified {
-		return fmt.Errorf("%s: %s", logFile, found.Problem)
-	}
-	if err != nil {
-		return err
-	}
-	content := log.Bytes()[:found.Bytes] // without the incomplete write at the end
-	told := verify.Told{Run: found.Run, Records: found.Records, Head: found.Head, State: found.State}
-	partial, err := os.CreateTemp(filepath.Dir(output), ".page-*")
-	if err != nil {
-		return fmt.Errorf("save the page: %w", err)
-	}
-	defer func() { _ = os.Remove(partial.Name()) }() // fails after the rename
-	err = verifier.Save(partial, content, told, source)
-	if err = errors.Join(err, partial.Chmod(0o644), partial.Close()); err != nil {
-		return err
-	}
-	// A link, unlike a rename, fails if the file was created in the meantime.
-	if err := os.Link(partial.Name(), output); err != nil {
-		return fmt.Errorf("save the page: %w", err)
-	}
-	return nil
+	return verifier.SaveLog(output, from, logFile, source)
 }

@@ -146,16 +146,16 @@ const (
 
 // Check compares a claim with the auditor's data about the step. It never fails: every mismatch is
 // a fault in the report.
-func (e *Reference) Check(c Claim) Report {
-	if c.Header.Step != e.Step || c.Header.Trainer != e.Trainer || len(c.Result) != len(e.Shapes) {
+func (r *Reference) Check(c Claim) Report {
+	if c.Header.Step != r.Step || c.Header.Trainer != r.Trainer || len(c.Result) != len(r.Shapes) {
 		return Report{Fault: FaultChallenge}
 	}
-	report, differences, against, claimed := Report{Fault: c.binds(e.Shapes, e.Chunks)}, 0.0, 0.0, 0.0
+	report, differences, against, claimed := Report{Fault: c.binds(r.Shapes, r.Chunks)}, 0.0, 0.0, 0.0
 	if report.Fault != FaultNone {
 		return report
 	}
-	for i := range e.Chunks {
-		f := e.chunk(i, c)
+	for i := range r.Chunks {
+		f := r.chunk(i, c)
 		if report.Fault == FaultNone {
 			report.Fault = f.Fault
 		}
@@ -165,17 +165,17 @@ func (e *Reference) Check(c Claim) Report {
 		report.Chunks = append(report.Chunks, f)
 	}
 	report.Error = ratio(math.Sqrt(differences), math.Sqrt(against))
-	if report.Fault == FaultNone && math.Sqrt(claimed) > e.Most*(1+rounding) {
+	if report.Fault == FaultNone && math.Sqrt(claimed) > r.Most*(1+rounding) {
 		report.Fault = FaultLength
 	}
 	return report
 }
 
 // chunk checks the i-th chunk of the challenge.
-func (e *Reference) chunk(i int, c Claim) ChunkReport {
+func (r *Reference) chunk(i int, c Claim) ChunkReport {
 	o := c.Opening.Chunks[i]
-	tensor, within, _ := e.Shapes.Find(o.Chunk)
-	shape := e.Shapes[tensor]
+	tensor, within, _ := r.Shapes.Find(o.Chunk)
+	shape := r.Shapes[tensor]
 	f := ChunkReport{Chunk: o.Chunk}
 	after := wide(o.After.Momentum)
 	taken := o.After.Taken.dense(shape.size())
@@ -184,33 +184,33 @@ func (e *Reference) chunk(i int, c Claim) ChunkReport {
 	copy(before, wide(o.Before.Momentum))
 	coefficients := forward(full, shape.Rows, shape.Cols)
 	switch {
-	case !sentIs(c.Result[tensor], within, shape.K, o.After.Taken, e.Signs):
+	case !sentIs(c.Result[tensor], within, shape.K, o.After.Taken, r.Signs):
 		f.Fault = FaultSent
-	case !e.largest(coefficients, o.After.Taken, shape.K, rounding*length(full)+nothing):
+	case !r.largest(coefficients, o.After.Taken, shape.K, rounding*length(full)+nothing):
 		f.Fault = FaultSelection
-	case max(length(before), length(after)) > e.Longest*(1+rounding)+nothing:
+	case max(length(before), length(after)) > r.Longest*(1+rounding)+nothing:
 		f.Fault = FaultLength
 	}
-	e.compare(&f, i, full, before, c.Opening.Step-c.Opening.Previous)
+	r.compare(&f, i, full, before, c.Opening.Step-c.Opening.Previous)
 	return f
 }
 
 // compare fills in the numbers of a chunk's report. before is the momentum sinceLast steps earlier.
-func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, sinceLast uint32) {
-	implied := sum(full, before, -float64(Decayed(e.Decay, sinceLast)))
+func (r *Reference) compare(f *ChunkReport, i int, full, before []float64, sinceLast uint32) {
+	implied := sum(full, before, -float64(Decayed(r.Decay, sinceLast)))
 	lengths := length(before) + length(full)
 	f.Length, f.claimed = length(before), max(0, length(implied)-rounding*lengths-nothing)
-	if e.Updates == nil {
+	if r.Updates == nil {
 		return
 	}
-	update := wide(e.Updates[i])
+	update := wide(r.Updates[i])
 	own := length(update)
 	f.difference = max(0, length(sum(implied, update, -1))-floor*lengths-nothing)
 	least := resolution * lengths
-	if e.Tolerance != nil {
-		f.difference, least = max(0, f.difference-e.Tolerance[i]), max(least, minTolerances*e.Tolerance[i])
+	if r.Tolerance != nil {
+		f.difference, least = max(0, f.difference-r.Tolerance[i]), max(least, minTolerances*r.Tolerance[i])
 	}
-	usual := small * e.Usual[i]
+	usual := small * r.Usual[i]
 	if own == 0 { // the chunk has no gradient at all, so no terms cancelled
 		usual = 0
 	}
@@ -246,14 +246,14 @@ func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 // largest reports whether, within a tolerance, the taken coefficients are the k largest, or all
 // nonzero coefficients if fewer than k were taken. A trainer may send nothing of a chunk. Rounded
 // coefficients that became zero are ignored, because they are smaller than the taken coefficients.
-func (e *Reference) largest(coefficients []float64, taken Taken, k int, within float64) bool {
+func (r *Reference) largest(coefficients []float64, taken Taken, k int, within float64) bool {
 	if len(taken.Indices) == 0 {
 		return true
 	}
 	least, most := math.Inf(1), 0.0
 	for i, index := range taken.Indices {
 		v, of, off := float64(taken.Values[i]), coefficients[index], within
-		if e.Coarse {
+		if r.Coarse {
 			off += math.Abs(of)
 		}
 		if math.Abs(of-v) > off {
@@ -264,7 +264,7 @@ func (e *Reference) largest(coefficients []float64, taken Taken, k int, within f
 	if most < Least {
 		return false
 	}
-	if len(taken.Indices) < k && !e.Coarse {
+	if len(taken.Indices) < k && !r.Coarse {
 		least = 0
 	}
 	next := 0

@@ -21,11 +21,11 @@ const toleranceDoubt = 2
 
 // Wider returns a reference for accusations. Its limits are wider than the limits of e, which
 // jurors use.
-func (e *Reference) Wider() *Reference {
-	wider, l := *e, e.Limits
+func (r *Reference) Wider() *Reference {
+	wider, l := *r, r.Limits
 	wider.Limits = Limits{Error: doubt * l.Error, Chunk: doubt * l.Chunk, Stray: l.Stray, Worst: doubt * l.Worst}
 	wider.Tolerance = nil
-	for _, b := range e.Tolerance {
+	for _, b := range r.Tolerance {
 		wider.Tolerance = append(wider.Tolerance, toleranceDoubt*b)
 	}
 	return &wider

@@ -10,6 +10,8 @@ import (
 	"html"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/psyche-go/psyche/face/dash/follow"
@@ -113,4 +115,37 @@ func (v *Verifier) imports() (string, error) {
 	}
 	text, err := json.Marshal(map[string]any{"imports": found})
 	return string(text), err
+}
+
+// SaveLog verifies a log and writes its page to a new file. It does not overwrite a file. name is the name of the log in errors.
+func (v *Verifier) SaveLog(output string, from io.Reader, name, source string) error {
+	var log bytes.Buffer
+	check := verify.New()
+	_, err := io.Copy(check, io.TeeReader(io.LimitReader(from, MaxSavedLog+1), &log))
+	found := check.Close(verify.Told{})
+	if log.Len() > MaxSavedLog {
+		return fmt.Errorf("%w: %s exceeds %d bytes; verify it with psyche run replay, or show it with psyche dash", ErrLogTooLong, name, MaxSavedLog)
+	}
+	if !found.Verified {
+		return fmt.Errorf("%s: %s", name, found.Problem)
+	}
+	if err != nil {
+		return err
+	}
+	content := log.Bytes()[:found.Bytes] // without the incomplete write at the end
+	told := verify.Told{Run: found.Run, Records: found.Records, Head: found.Head, State: found.State}
+	partial, err := os.CreateTemp(filepath.Dir(output), ".page-*")
+	if err != nil {
+		return fmt.Errorf("save the page: %w", err)
+	}
+	defer func() { _ = os.Remove(partial.Name()) }() // fails after the rename
+	err = v.Save(partial, content, told, source)
+	if err = errors.Join(err, partial.Chmod(0o644), partial.Close()); err != nil {
+		return err
+	}
+	// A link, unlike a rename, fails if the file was created in the meantime.
+	if err := os.Link(partial.Name(), output); err != nil {
+		return fmt.Errorf("save the page: %w", err)
+	}
+	return nil
 }

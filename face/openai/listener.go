@@ -29,14 +29,14 @@ type visitor struct {
 type visitorKey struct{} // key of the visitor in the context of its requests
 
 // Accept implements net.Listener.
-func (d limitedListener) Accept() (net.Conn, error) {
+func (l limitedListener) Accept() (net.Conn, error) {
 	for {
-		conn, err := d.Listener.Accept()
+		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		v := &visitor{Conn: conn, limiter: d.limiter}
-		if v.slot = d.limiter.Enter(conn.RemoteAddr(), v.evict); v.slot != nil {
+		v := &visitor{Conn: conn, limiter: l.limiter}
+		if v.slot = l.limiter.Enter(conn.RemoteAddr(), v.evict); v.slot != nil {
 			return v, nil
 		}
 		_ = conn.Close()

@@ -18,12 +18,12 @@ type prompt struct {
 func (p prompt) empty() bool { return p.text == "" && len(p.ids) == 0 }
 
 // prompts reads a text, the ids of its tokens, or a list of either.
-func prompts(r *request, name string, raw json.RawMessage) *problem {
+func prompts(r *request, name string, raw json.RawMessage) {
 	const want = "a string, a list of strings, a list of token ids, or a list of such lists"
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		r.prompts = []prompt{{text: text}}
-		return nil
+		return
 	}
 	inner := bytes.TrimLeft(raw, "[ \t\r\n")
 	lists := bytes.Count(raw[:len(raw)-len(inner)], []byte("["))
@@ -31,48 +31,41 @@ func prompts(r *request, name string, raw json.RawMessage) *problem {
 	var all [][]int32
 	switch {
 	case bytes.HasPrefix(inner, []byte(`"`)):
-		if problem := read(name, raw, &texts, want); problem != nil {
-			return problem
-		}
+		read(name, raw, &texts, want)
 	case bytes.Contains(raw, []byte("null")): // it would decode as 0
-		return invalid(name, "invalid_type", "%s is %.60s: want %s", name, raw, want)
+		panic(invalid(name, "invalid_type", "%s is %.60s: want %s", name, raw, want))
 	case lists < 2:
 		all = make([][]int32, 1)
-		if problem := read(name, raw, &all[0], want); problem != nil {
-			return problem
-		}
+		read(name, raw, &all[0], want)
 	default:
-		if problem := read(name, raw, &all, want); problem != nil {
-			return problem
-		}
+		read(name, raw, &all, want)
 	}
 	if n := len(texts) + len(all); n > maxPrompts {
-		return invalid(name, "invalid_value", "%s has %d prompts, at most %d are allowed", name, n, maxPrompts)
+		panic(invalid(name, "invalid_value", "%s has %d prompts, at most %d are allowed", name, n, maxPrompts))
 	}
 	r.severalPrompts = len(texts) > 0 || lists > 1
 	for i, text := range texts {
 		if text == nil || *text == "" {
-			return invalid(fmt.Sprintf("%s[%d]", name, i), "invalid_value", "%s[%d] is null or empty", name, i)
+			panic(invalid(fmt.Sprintf("%s[%d]", name, i), "invalid_value", "%s[%d] is null or empty", name, i))
 		}
 		r.prompts = append(r.prompts, prompt{text: *text})
 	}
 	for _, ids := range all {
 		for _, id := range ids {
 			if id < 0 {
-				return invalid(name, "invalid_value", "%s has the token %d: want at least 0", name, id)
+				panic(invalid(name, "invalid_value", "%s has the token %d: want at least 0", name, id))
 			}
 		}
 		r.prompts = append(r.prompts, prompt{ids: ids})
 	}
-	return nil
 }
 
 // textLogprobs reads the number of likely alternatives to show for each token of a text. 0 shows
 // only the token itself, false shows nothing.
-func textLogprobs(r *request, name string, raw json.RawMessage) *problem {
+func textLogprobs(r *request, name string, raw json.RawMessage) {
 	if string(raw) == "false" {
-		return nil
+		return
 	}
 	r.scored = true
-	return whole(name, raw, &r.top, 0, maxTextTop)
+	whole(name, raw, &r.top, 0, maxTextTop)
 }

@@ -14,35 +14,30 @@ import (
 const maxTools = 1 << 10
 
 // objects calls each with the objects of a list, in their order.
-func objects(name string, raw json.RawMessage, each func(at string, raw json.RawMessage) *problem) *problem {
+func objects(name string, raw json.RawMessage, each func(at string, raw json.RawMessage)) {
 	var all []json.RawMessage
-	if problem := read(name, raw, &all, "a list of objects"); problem != nil {
-		return problem
-	}
+	read(name, raw, &all, "a list of objects")
 	if len(all) > maxTools {
-		return invalid(name, "invalid_value", "%s has %d entries, at most %d are allowed", name, len(all), maxTools)
+		panic(invalid(name, "invalid_value", "%s has %d entries, at most %d are allowed", name, len(all), maxTools))
 	}
 	for i, one := range all {
-		if problem := each(fmt.Sprintf("%s[%d]", name, i), one); problem != nil {
-			return problem
-		}
+		each(fmt.Sprintf("%s[%d]", name, i), one)
 	}
-	return nil
 }
 
 // tools passes the tools to the template unchanged.
-func tools(r *request, name string, raw json.RawMessage) *problem {
-	return objects(name, raw, func(at string, one json.RawMessage) *problem {
+func tools(r *request, name string, raw json.RawMessage) {
+	objects(name, raw, func(at string, one json.RawMessage) {
 		r.tools = raw
-		return object(one, at, func(key string, value json.RawMessage) *problem {
+		object(one, at, func(key string, value json.RawMessage) {
 			if key != "function" {
-				return nil
+				return
 			}
-			return object(value, fieldOf(at, key), func(key string, value json.RawMessage) *problem {
+			object(value, fieldOf(at, key), func(key string, value json.RawMessage) {
 				if key != "strict" {
-					return nil
+					return
 				}
-				return only("false")(r, fieldOf(at, "function.strict"), value) // the server cannot enforce a schema
+				only("false")(r, fieldOf(at, "function.strict"), value) // the server cannot enforce a schema
 			})
 		})
 	})
@@ -84,45 +79,42 @@ func (r *request) fits(t *chat.Template, form *callForm) *problem {
 }
 
 // parallelCalls reads whether an answer may have more than one call.
-func parallelCalls(r *request, name string, raw json.RawMessage) *problem {
+func parallelCalls(r *request, name string, raw json.RawMessage) {
 	several := true
-	problem := read(name, raw, &several, "true or false")
+	read(name, raw, &several, "true or false")
 	r.oneCall = !several
-	return problem
 }
 
-func toolChoice(r *request, name string, raw json.RawMessage) *problem {
-	if problem := only(`"none"`, `"auto"`)(r, name, raw); problem != nil {
-		return problem
-	}
-	return read(name, raw, &r.toolChoice, "a string")
+func toolChoice(r *request, name string, raw json.RawMessage) {
+	only(`"none"`, `"auto"`)(r, name, raw)
+	read(name, raw, &r.toolChoice, "a string")
 }
 
 // toolCalls reads the calls of a message. Their arguments are JSON within a string, but templates
 // expect the object itself. Arguments that are missing, null or an empty string become an empty
 // object, as in vLLM.
-func toolCalls(at string, raw json.RawMessage, to *json.RawMessage) *problem {
+func toolCalls(at string, raw json.RawMessage, to *json.RawMessage) {
 	var calls []json.RawMessage
-	wrong := objects(at, raw, func(at string, one json.RawMessage) *problem {
-		call, wrong := changed(one, at, "function", func(at string, raw json.RawMessage) (json.RawMessage, *problem) {
+	objects(at, raw, func(at string, one json.RawMessage) {
+		calls = append(calls, changed(one, at, "function", func(at string, raw json.RawMessage) json.RawMessage {
 			given := false
-			function, wrong := changed(raw, at, "arguments", func(at string, raw json.RawMessage) (json.RawMessage, *problem) {
+			function := changed(raw, at, "arguments", func(at string, raw json.RawMessage) json.RawMessage {
 				given = true
-				return opened(at, raw)
+				arguments, wrong := opened(at, raw)
+				if wrong != nil {
+					panic(wrong)
+				}
+				return arguments
 			})
-			if wrong == nil && !given {
+			if !given {
 				function = withEmptyArguments(function)
 			}
-			return function, wrong
-		})
-		calls = append(calls, call)
-		return wrong
+			return function
+		}))
 	})
-	if wrong != nil || len(calls) == 0 {
-		return wrong
+	if len(calls) > 0 {
+		*to = joined('[', calls, ']')
 	}
-	*to = joined('[', calls, ']')
-	return nil
 }
 
 // withEmptyArguments appends empty arguments to an object.
@@ -134,22 +126,19 @@ func withEmptyArguments(function json.RawMessage) json.RawMessage {
 }
 
 // changed returns an object in which change has replaced the named field.
-func changed(raw json.RawMessage, at, name string, change func(at string, raw json.RawMessage) (json.RawMessage, *problem)) (json.RawMessage, *problem) {
+func changed(raw json.RawMessage, at, name string, change func(at string, raw json.RawMessage) json.RawMessage) json.RawMessage {
 	var parts []json.RawMessage
-	wrong := object(raw, at, func(key string, value json.RawMessage) (wrong *problem) {
+	object(raw, at, func(key string, value json.RawMessage) {
 		if key == name {
-			if value, wrong = change(at+"."+key, value); wrong != nil {
-				return wrong
-			}
+			value = change(at+"."+key, value)
 		}
 		quoted, err := json.Marshal(key)
 		if err != nil {
-			return failed(err)
+			panic(failed(err))
 		}
 		parts = append(parts, slices.Concat(quoted, []byte(":"), value))
-		return nil
 	})
-	return joined('{', parts, '}'), wrong
+	return joined('{', parts, '}')
 }
 
 // opened returns the object of arguments. The JSON may be the object itself, or a string that contains

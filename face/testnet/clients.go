@@ -37,16 +37,9 @@ type ClientProgress struct {
 
 // clientRecord collects one client's events.
 type clientRecord struct {
-	sentBefore     uint64 // by earlier lives
-	sent           uint64 // by the current life
-	sentTime       time.Time
-	sentRate       float64
-	payloadBefore  uint64
-	payload        uint64
-	modelBefore    uint64
-	model          uint64
-	paidBefore     event.Paid
-	paid           event.Paid
+	life
+	before traffic // by earlier lives
+
 	trained        map[uint32]trainedRound
 	newest         event.Trained
 	announced      uint32 // step of the newest announced result
@@ -63,16 +56,47 @@ type clientRecord struct {
 	savedStep      uint32 // of checkpointDir
 	final          event.Finished
 
-	readyEpoch          uint32      // epoch of its newest Ready
-	ready               bool        // it sent Ready in this life
-	seated              bool        // it was a member of the epoch in this life
-	loaded              event.Ready // the newest
-	told                bool        // in a resumed run: the client's starting model was reported
-	lost                bool
-	back                bool // it reported its return in this life
-	down, ended, gaveUp bool
-	arrives, uploads    event.Transfer
+	readyEpoch uint32      // epoch of its newest Ready
+	loaded     event.Ready // the newest
+	told       bool        // in a resumed run: the client's starting model was reported
+	down       bool
 }
+
+// life is the record of one life of a client's process.
+type life struct {
+	traffic
+	sentTime time.Time // of the newest event.Wire
+	sentRate float64
+
+	ready            bool // it sent Ready
+	seated           bool // it was a member of the epoch
+	lost             bool
+	back             bool // it reported its return
+	ended, gaveUp    bool
+	arrives, uploads event.Transfer
+}
+
+// traffic counts bytes and payments.
+type traffic struct {
+	sent    uint64
+	payload uint64
+	model   uint64
+	paid    event.Paid
+}
+
+// plus returns the sum of two counts.
+func (t traffic) plus(u traffic) traffic {
+	return traffic{
+		sent: t.sent + u.sent, payload: t.payload + u.payload, model: t.model + u.model,
+		paid: event.Paid{
+			Transactions: t.paid.Transactions + u.paid.Transactions, Ticks: t.paid.Ticks + u.paid.Ticks, OutOfTurn: t.paid.OutOfTurn + u.paid.OutOfTurn,
+			Lamports: t.paid.Lamports + u.paid.Lamports, Rent: t.paid.Rent + u.paid.Rent,
+		},
+	}
+}
+
+// total returns the counts over all lives.
+func (c *clientRecord) total() traffic { return c.before.plus(c.traffic) }
 
 // trainedRound and appliedRound are stored for each round until the run is over, so they are small.
 type trainedRound struct {
@@ -127,16 +151,8 @@ func (c *clientRecord) see(e event.Event) {
 	}
 }
 
-// begin starts the client's next life, whose counters start at zero.
-func (c *clientRecord) begin() {
-	c.sentBefore, c.sent = c.sentBefore+c.sent, 0
-	c.payloadBefore, c.payload = c.payloadBefore+c.payload, 0
-	c.modelBefore, c.model = c.modelBefore+c.model, 0
-	c.endPaid()
-	c.sentTime, c.sentRate = time.Time{}, 0
-	c.ready, c.seated, c.lost, c.back, c.gaveUp, c.ended = false, false, false, false, false, false
-	c.stopMoving()
-}
+// begin starts the client's next life.
+func (c *clientRecord) begin() { c.before, c.life = c.total(), life{} }
 
 // wire processes totals of the current life.
 func (c *clientRecord) wire(at time.Time, w event.Wire) {
@@ -182,7 +198,7 @@ func (t *tracker) clientProgress(i int) ClientProgress {
 		GaveUp:    c.gaveUp,
 		Loss:      float64(c.newest.Loss),
 		LossStep:  c.newest.Step,
-		Sent:      c.sentBefore + c.sent,
+		Sent:      c.total().sent,
 		Restarts:  c.restarts,
 		Arrives:   c.arrives,
 		Uploads:   c.uploads,

@@ -19,7 +19,6 @@ import (
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/record/event"
 )
 
 // Chain puts the run on a chain on this machine instead of a server. The zero value means a server.
@@ -222,23 +221,17 @@ type ChainSummary struct {
 	Rent         uint64  `json:"rent_lamports"` // deposits in the clients' accounts, which are returned
 }
 
-// paidTotal returns the payments over all lives of a client.
-func (c *clientRecord) paidTotal() (transactions, ticks, outOfTurn int, lamports, rent uint64) {
-	a, b := c.paidBefore, c.paid
-	return a.Transactions + b.Transactions, a.Ticks + b.Ticks, a.OutOfTurn + b.OutOfTurn, a.Lamports + b.Lamports, a.Rent + b.Rent
-}
-
 // addPaid adds the clients' payments to a summary.
 func (t *tracker) addPaid(s *Summary, clientRounds uint64) {
 	all := ChainSummary{}
 	for i, id := range t.ids {
-		transactions, ticks, outOfTurn, lamports, rent := t.clients[id].paidTotal()
-		s.Clients[i].Transactions, s.Clients[i].Lamports = transactions, lamports
-		all.Transactions += transactions
-		all.Ticks += ticks
-		all.OutOfTurn += outOfTurn
-		all.Lamports += lamports
-		all.Rent += rent
+		paid := t.clients[id].total().paid
+		s.Clients[i].Transactions, s.Clients[i].Lamports = paid.Transactions, paid.Lamports
+		all.Transactions += paid.Transactions
+		all.Ticks += paid.Ticks
+		all.OutOfTurn += paid.OutOfTurn
+		all.Lamports += paid.Lamports
+		all.Rent += paid.Rent
 	}
 	if all.Transactions == 0 {
 		return
@@ -248,13 +241,6 @@ func (t *tracker) addPaid(s *Summary, clientRounds uint64) {
 		all.LamportRound = float64(all.Lamports) / float64(clientRounds)
 	}
 	s.Chain = &all
-}
-
-// endPaid ends the payment counters of a client's current life, and adds them to its earlier lives.
-func (c *clientRecord) endPaid() {
-	transactions, ticks, outOfTurn, lamports, rent := c.paidTotal()
-	c.paidBefore = event.Paid{Transactions: transactions, Ticks: ticks, OutOfTurn: outOfTurn, Lamports: lamports, Rent: rent}
-	c.paid = event.Paid{}
 }
 
 // endOnChain records the authority's payments, and saves a verified archive of the run.

@@ -22,59 +22,59 @@ type resumedRun struct {
 
 // newest returns the newest model that the run recorded, including intermediate checkpoints; Step
 // 0: there is none.
-func (s *resumedRun) newest() (r coordinator.Recorded) {
-	if c := s.state.Model.Checkpoint; c.FromPeers() {
+func (run *resumedRun) newest() (r coordinator.Recorded) {
+	if c := run.state.Model.Checkpoint; c.FromPeers() {
 		r = coordinator.Recorded{Step: c.Step, Digest: c.Digest}
 	}
-	if commit := s.state.Epoch.Commit; commit.Step > r.Step {
+	if commit := run.state.Epoch.Commit; commit.Step > r.Step {
 		r = commit
 	}
 	return r
 }
 
 // look records which of the run's checkpoints a client has.
-func (s *resumedRun) look(client, dir string) {
+func (run *resumedRun) look(client, dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return // it has no checkpoint
 	}
-	recorded := s.newest()
+	recorded := run.newest()
 	for _, entry := range entries {
 		facts, err := checkpoint.ReadFacts(filepath.Join(dir, entry.Name()))
 		switch {
-		case err != nil || facts.RunID != s.state.RunID:
+		case err != nil || facts.RunID != run.state.RunID:
 		case recorded.Step > 0 && facts.Step == recorded.Step && facts.Digest == hex.EncodeToString(recorded.Digest[:]):
-			s.holders = append(s.holders, client)
+			run.holders = append(run.holders, client)
 		default:
-			s.others = append(s.others, fmt.Sprintf("step %d in %s", facts.Step, filepath.Join(dir, entry.Name())))
+			run.others = append(run.others, fmt.Sprintf("step %d in %s", facts.Step, filepath.Join(dir, entry.Name())))
 		}
 	}
 }
 
 // check returns an error if resuming would lose a recorded model.
-func (s *resumedRun) check(acceptLoss bool) error {
-	c := s.newest()
-	if acceptLoss || c.Step == 0 || len(s.holders) > 0 || len(s.state.UploadsOf(c.Digest)) > 0 {
+func (run *resumedRun) check(acceptLoss bool) error {
+	c := run.newest()
+	if acceptLoss || c.Step == 0 || len(run.holders) > 0 || len(run.state.UploadsOf(c.Digest)) > 0 {
 		return nil
 	}
 	beside := "no other checkpoint found"
-	if len(s.others) > 0 {
-		beside = "found: " + strings.Join(s.others, ", ")
+	if len(run.others) > 0 {
+		beside = "found: " + strings.Join(run.others, ", ")
 	}
 	return fmt.Errorf("the run's newest recorded model has step %d, but no client's folder contains it (%s): "+
-		"the run would continue with an older model; restore the folder %s-step%d, or accept the loss with --accept-loss", c.Step, beside, s.state.RunID, c.Step)
+		"the run would continue with an older model; restore the folder %s-step%d, or accept the loss with --accept-loss", c.Step, beside, run.state.RunID, c.Step)
 }
 
 // String describes the point at which the run resumes.
-func (s *resumedRun) String() string {
-	c, next := s.newest(), s.state.Progress.Step
-	from, seen := "its initial model, because no later model was recorded", s.state.OriginStep-1
+func (run *resumedRun) String() string {
+	c, next := run.newest(), run.state.Progress.Step
+	from, seen := "its initial model, because no later model was recorded", run.state.OriginStep-1
 	if c.Step > 0 {
 		seen = c.Step
 		from = fmt.Sprintf("its newest recorded model, of step %d, which is in no client's folder", c.Step)
-		switch uploads := s.state.UploadsOf(c.Digest); {
-		case len(s.holders) > 0:
-			from = fmt.Sprintf("its newest recorded model, of step %d, from the disk of %s", c.Step, strings.Join(s.holders, ", "))
+		switch uploads := run.state.UploadsOf(c.Digest); {
+		case len(run.holders) > 0:
+			from = fmt.Sprintf("its newest recorded model, of step %d, from the disk of %s", c.Step, strings.Join(run.holders, ", "))
 		case len(uploads) > 0:
 			from = fmt.Sprintf("its newest recorded model, of step %d, as a client reported at %s", c.Step, uploads[0].Place)
 		}

@@ -249,9 +249,10 @@ func (t *tracker) summary() Summary {
 			}
 		}
 		maps.Copy(lost, client.lostBatches)
-		sent += client.sentBefore + client.sent
-		payload += client.payloadBefore + client.payload
-		s.ModelSyncBytes += client.modelBefore + client.model
+		traffic := client.total()
+		sent += traffic.sent
+		payload += traffic.payload
+		s.ModelSyncBytes += traffic.model
 		clientRounds += uint64(len(client.trained))
 		if client.checkpointDir != "" && client.checkpointStep >= newest {
 			newest, s.Checkpoint = client.checkpointStep, client.checkpointDir

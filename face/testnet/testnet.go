@@ -397,14 +397,11 @@ func (n *network) train(ctx context.Context) error {
 		}
 		defer stop()
 	}
-	if n.options.Panes {
-		shown, err := openPanes(ctx, filepath.Base(n.dir), append([]*child.Process{n.server}, n.clients...))
-		if err != nil {
-			return err
-		}
-		n.progress.remark("logs are in panes: tmux attach -t %s", shown.session)
-		defer func() { _ = shown.close() }() // the network is ending anyway
+	closePanes, err := n.showPanes(ctx)
+	if err != nil {
+		return err
 	}
+	defer closePanes()
 	// The followers end after the clients, to read the clients' last events.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	followers := new(sync.WaitGroup)
@@ -425,15 +422,7 @@ func (n *network) train(ctx context.Context) error {
 	var supervisors sync.WaitGroup
 	defer supervisors.Wait()
 	defer cancel(nil)
-	finished := make(chan error, len(n.clients))
-	for i := range n.clients {
-		supervisors.Go(func() { finished <- n.superviseClient(ctx, i) })
-	}
-	serverFailed := make(chan error, 2)
-	supervisors.Go(func() { serverFailed <- n.superviseHost(ctx, n.server) })
-	if n.data != nil {
-		supervisors.Go(func() { serverFailed <- n.superviseHost(ctx, n.data) })
-	}
+	finished, serverFailed := n.supervise(ctx, &supervisors)
 	n.follow(followers, following, ctx, cancel)
 	supervisors.Go(func() { n.showWhile(ctx) })
 	if n.options.Faults.RandomKillNum > 0 {
@@ -445,6 +434,33 @@ func (n *network) train(ctx context.Context) error {
 		return err
 	}
 	return n.endOnChain(ctx)
+}
+
+// showPanes shows the logs in panes of tmux, if the options request it. The caller must call the returned function.
+func (n *network) showPanes(ctx context.Context) (closePanes func(), err error) {
+	if !n.options.Panes {
+		return func() {}, nil
+	}
+	shown, err := openPanes(ctx, filepath.Base(n.dir), append([]*child.Process{n.server}, n.clients...))
+	if err != nil {
+		return nil, err
+	}
+	n.progress.remark("logs are in panes: tmux attach -t %s", shown.session)
+	return func() { _ = shown.close() }, nil // the network is ending anyway
+}
+
+// supervise restarts the processes that faults kill. The channels receive the ends of the clients, and the failures of the
+// server and the data server.
+func (n *network) supervise(ctx context.Context, running *sync.WaitGroup) (finished, serverFailed <-chan error) {
+	clients, hosts := make(chan error, len(n.clients)), make(chan error, 2)
+	for i := range n.clients {
+		running.Go(func() { clients <- n.superviseClient(ctx, i) })
+	}
+	running.Go(func() { hosts <- n.superviseHost(ctx, n.server) })
+	if n.data != nil {
+		running.Go(func() { hosts <- n.superviseHost(ctx, n.data) })
+	}
+	return clients, hosts
 }
 
 // awaitEnd returns when every client has seen the end of the run, or with the first failure.

@@ -45,32 +45,63 @@ type rated struct {
 
 // seen is everything that a client's display shows, computed from events.
 type seen struct {
+	newest
 	runID, id string
 	state     event.State
 	since     time.Time // start of the phase
 	losses    []point
-	trained   event.Trained
-	sent      event.ResultSent
-	gradient  event.Gradient
-	held      event.ResultsHeld
-	witness   event.WitnessSent
-	applied   event.Applied
 	lost      int
-	ready     event.Ready
-	model     uint64 // bytes of received models
-	saved     event.Checkpoint
-	uploaded  event.Uploaded
+	model     uint64         // bytes of received models
 	arriving  event.Transfer // of the model
 	uploading event.Transfer
 	court     court
 	audits    map[string]int // by this client, by result
-	audit     event.Audit    // the newest
 	evaluated map[string]event.Evaluated
 	ended     string
 	metrics   map[string]float64
 	peers     []rated
 	names     names
 	warnings  []Line
+}
+
+// newest has the newest event of each kind.
+type newest struct {
+	trained  event.Trained
+	sent     event.ResultSent
+	gradient event.Gradient
+	held     event.ResultsHeld
+	witness  event.WitnessSent
+	applied  event.Applied
+	ready    event.Ready
+	saved    event.Checkpoint
+	uploaded event.Uploaded
+	audit    event.Audit
+}
+
+// see stores an event.
+func (n *newest) see(body event.Body) {
+	switch body := body.(type) {
+	case event.Trained:
+		n.trained = body
+	case event.ResultSent:
+		n.sent = body
+	case event.Gradient:
+		n.gradient = body
+	case event.ResultsHeld:
+		n.held = body
+	case event.WitnessSent:
+		n.witness = body
+	case event.Applied:
+		n.applied = body
+	case event.Ready:
+		n.ready = body
+	case event.Checkpoint:
+		n.saved = body
+	case event.Uploaded:
+		n.uploaded = body
+	case event.Audit:
+		n.audit = body
+	}
 }
 
 // follower collects the data of the display. Its methods never wait for the terminal.
@@ -85,6 +116,10 @@ func (f *follower) See(e event.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := &f.seen
+	s.newest.see(e.Body)
+	if text := warningOf(e.Body); text != "" {
+		f.warn(Line{e.Time, slog.LevelWarn, text})
+	}
 	switch body := e.Body.(type) {
 	case event.State:
 		if body.RunState != s.state.RunState || body.Step != s.state.Step && body.RunState != "WaitingForMembers" {
@@ -92,56 +127,34 @@ func (f *follower) See(e event.Event) {
 		}
 		s.state = body
 	case event.Trained:
-		s.trained = body
 		if loss := float64(body.Loss); !math.IsNaN(loss) && !math.IsInf(loss, 0) {
 			s.losses = append(s.losses, point{body.Step, loss})
 			s.losses = s.losses[max(0, len(s.losses)-lossesKept):]
 		}
-	case event.ResultSent:
-		s.sent = body
-	case event.Gradient:
-		s.gradient = body
-	case event.ResultsHeld:
-		s.held = body
-	case event.WitnessSent:
-		s.witness = body
 	case event.Applied:
-		s.applied = body
 		s.lost += len(body.Lost)
 	case event.Ready:
-		s.ready, s.arriving = body, event.Transfer{}
+		s.arriving = event.Transfer{}
 	case event.Wire:
 		s.model = body.ModelReceived
-	case event.Checkpoint:
-		s.saved = body
 	case event.Transfer:
 		if body.What == event.TransferUpload {
 			s.uploading = body
 		} else {
 			s.arriving = body
 		}
-	case event.Uploaded:
-		s.uploaded = body
 	case event.Evaluated:
 		s.evaluated = maps.Clone(s.evaluated)
 		if s.evaluated == nil {
 			s.evaluated = map[string]event.Evaluated{}
 		}
 		s.evaluated[body.Task] = body
-	case event.Desynchronised:
-		f.warn(Line{e.Time, slog.LevelWarn, "the model is lost: " + body.Reason})
-	case event.Misbehaved:
-		f.warn(Line{e.Time, slog.LevelWarn, short(body.Peer) + " " + body.Fault + ": " + body.Detail})
-	case event.Accused:
-		f.warn(Line{e.Time, slog.LevelWarn, "accused " + short(body.Client) + " (" + body.Fault + "): " + body.Detail})
-	case event.Trial:
-		f.warn(Line{e.Time, slog.LevelWarn, "trial of " + short(body.Accused) + ", accused by " + short(body.Accuser) + " (" + body.Fault + "): " + body.What})
 	case event.Trials, event.Ejected:
 		s.court.see(body)
 	case event.Named:
 		s.names = s.names.with(body)
 	case event.Audit:
-		s.audit, s.audits = body, maps.Clone(s.audits)
+		s.audits = maps.Clone(s.audits)
 		if s.audits == nil {
 			s.audits = map[string]int{}
 		}
@@ -151,6 +164,21 @@ func (f *follower) See(e event.Event) {
 	case event.Failed:
 		s.ended = body.Error
 	}
+}
+
+// warningOf returns the warning that an event causes; empty if it causes none.
+func warningOf(body event.Body) string {
+	switch body := body.(type) {
+	case event.Desynchronised:
+		return "the model is lost: " + body.Reason
+	case event.Misbehaved:
+		return short(body.Peer) + " " + body.Fault + ": " + body.Detail
+	case event.Accused:
+		return "accused " + short(body.Client) + " (" + body.Fault + "): " + body.Detail
+	case event.Trial:
+		return "trial of " + short(body.Accused) + ", accused by " + short(body.Accuser) + " (" + body.Fault + "): " + body.What
+	}
+	return ""
 }
 
 // take adds a line of the log.

@@ -35,32 +35,32 @@ func New(in io.Reader, out io.Writer, interrupt func()) *Testnet {
 }
 
 // Update implements testnet.Display.
-func (d *Testnet) Update(p testnet.Progress) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.newest = p
+func (t *Testnet) Update(p testnet.Progress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.newest = p
 	for _, note := range p.Notes {
-		d.remarks = append(d.remarks, Line{At: time.Now(), Text: note})
+		t.remarks = append(t.remarks, Line{At: time.Now(), Text: note})
 	}
-	d.remarks = d.remarks[max(0, len(d.remarks)-remarksKept):]
+	t.remarks = t.remarks[max(0, len(t.remarks)-remarksKept):]
 }
 
 // Close implements testnet.Display. It restores the terminal and prints the remarks.
-func (d *Testnet) Close() {
-	d.terminal.Close()
-	d.left.Do(func() {
-		_, remarks := d.now()
+func (t *Testnet) Close() {
+	t.terminal.Close()
+	t.left.Do(func() {
+		_, remarks := t.now()
 		for _, remark := range remarks {
-			_, _ = fmt.Fprintf(d.out, "%s %s\n", remark.At.Format(time.TimeOnly), printable(remark.Text))
+			_, _ = fmt.Fprintf(t.out, "%s %s\n", remark.At.Format(time.TimeOnly), printable(remark.Text))
 		}
 	})
 }
 
 // now returns the data to show.
-func (d *Testnet) now() (testnet.Progress, []Line) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.newest, d.remarks[:len(d.remarks):len(d.remarks)]
+func (t *Testnet) now() (testnet.Progress, []Line) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.newest, t.remarks[:len(t.remarks):len(t.remarks)]
 }
 
 // testnetModel is the display's state in the sense of the Elm architecture. Testnet holds

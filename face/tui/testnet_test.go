@@ -72,8 +72,8 @@ func troubled() *Testnet {
 	return d
 }
 
-func (d *Testnet) screen(width, height int) string {
-	return testnetModel{testnet: d, width: width, height: height, at: begun.Add(7 * time.Second)}.View().Content
+func (t *Testnet) screen(width, height int) string {
+	return testnetModel{testnet: t, width: width, height: height, at: begun.Add(7 * time.Second)}.View().Content
 }
 
 // TestTestnetScreens compares pictures of networks with reviewed pictures.

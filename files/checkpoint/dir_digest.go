@@ -108,9 +108,9 @@ type interruptible struct {
 	io.Reader
 }
 
-func (r interruptible) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
+func (i interruptible) Read(p []byte) (int, error) {
+	if i.ctx.Err() != nil {
+		return 0, context.Cause(i.ctx)
 	}
-	return r.Reader.Read(p)
+	return i.Reader.Read(p)
 }

@@ -103,16 +103,16 @@ func openTensors(path string) (f *opened, err error) {
 }
 
 // tensors returns the tensors without data.
-func (f *opened) tensors() (tensors []safetensors.Tensor) {
-	for _, e := range f.Tensors {
+func (o *opened) tensors() (tensors []safetensors.Tensor) {
+	for _, e := range o.Tensors {
 		tensors = append(tensors, safetensors.Tensor{Name: e.Name, DType: e.DType, Shape: e.Shape})
 	}
 	return tensors
 }
 
 // data returns a reader of a tensor's data.
-func (f *opened) data(e safetensors.Entry) *io.SectionReader {
-	return io.NewSectionReader(f.File, f.begin+e.Begin, e.End-e.Begin)
+func (o *opened) data(e safetensors.Entry) *io.SectionReader {
+	return io.NewSectionReader(o.File, o.begin+e.Begin, e.End-e.Begin)
 }
 
 func readDir(dir string, read tensorReader) (Snapshot, error) {

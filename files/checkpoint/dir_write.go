@@ -240,13 +240,9 @@ func writeFile(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := file.Write(data); err != nil {
-		_ = file.Close()
-		return err
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
 	}
-	if err := file.Sync(); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
+	return errors.Join(err, file.Close())
 }

@@ -57,8 +57,8 @@ type counted struct {
 }
 
 // Read implements io.Reader. It reads at most pieceSize bytes per call.
-func (r counted) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p[:min(len(p), pieceSize)])
-	r.counter.add(int64(n))
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p[:min(len(p), pieceSize)])
+	c.counter.add(int64(n))
 	return n, err
 }

@@ -331,10 +331,10 @@ type watched struct {
 	watch *watch
 }
 
-func (r watched) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
+func (w watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
 	if n > 0 {
-		r.watch.moved()
+		w.watch.moved()
 	}
 	return n, err
 }

@@ -125,7 +125,7 @@ func (u *upload) storeOne(ctx context.Context, h *hashed, o *lfsObject) error {
 	if size, found := action.Header["chunk_size"]; found {
 		err = u.storeParts(ctx, h, action, size)
 	} else {
-		err = u.put(ctx, h, 0, h.size, action.Href, action.Header, nil)
+		_, err = u.put(ctx, h, 0, h.size, action.Href, action.Header)
 	}
 	if err != nil || o.Actions.Verify == nil {
 		return err
@@ -180,7 +180,12 @@ func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, s
 			}
 			start := int64(i) * size
 			parts[i].Number = i + 1
-			return u.put(partCtx, h, start, min(size, h.size-start), address, nil, &parts[i].ETag)
+			etag, err := u.put(partCtx, h, start, min(size, h.size-start), address, nil)
+			if err == nil && etag == "" {
+				err = fmt.Errorf("%w: the storage sent no ETag for a part", ErrProtocol)
+			}
+			parts[i].ETag = etag
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -189,8 +194,8 @@ func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, s
 	return u.lfs(ctx, action.Href, map[string]any{"oid": h.sha256, "parts": parts}, nil)
 }
 
-// put sends a range of a file.
-func (u *upload) put(ctx context.Context, h *hashed, start, size int64, address string, header map[string]string, etag *string) error {
+// put sends a range of a file. It returns the storage's ETag.
+func (u *upload) put(ctx context.Context, h *hashed, start, size int64, address string, header map[string]string) (etag string, err error) {
 	r := request{method: http.MethodPut, url: address, header: http.Header{}, size: size}
 	for name, value := range header {
 		r.header.Set(name, value)
@@ -211,13 +216,10 @@ func (u *upload) put(ctx context.Context, h *hashed, start, size int64, address 
 		return attempt, nil
 	}
 	_, answer, err := u.call(ctx, r, maxAnswer)
-	if err != nil || etag == nil {
-		return err
+	if err != nil {
+		return "", err
 	}
-	if *etag = answer.Get("ETag"); *etag == "" {
-		return fmt.Errorf("%w: the storage sent no ETag for a part", ErrProtocol)
-	}
-	return nil
+	return answer.Get("ETag"), nil
 }
 
 // counted counts the bytes read from a body. The transport may still read from the body of a failed

@@ -66,21 +66,21 @@ type replace struct {
 	with []byte
 }
 
-func (n replace) normalize(text []byte) ([]byte, error) {
-	if literal, ok := n.find.(literal); ok {
+func (r replace) normalize(text []byte) ([]byte, error) {
+	if literal, ok := r.find.(literal); ok {
 		if !bytes.Contains(text, literal) {
 			return text, nil
 		}
-		if len(literal)*maxGrowth < len(n.with) {
+		if len(literal)*maxGrowth < len(r.with) {
 			return nil, fmt.Errorf("the normalizer makes the text more than %d times as long", maxGrowth)
 		}
-		return bytes.ReplaceAll(text, literal, n.with), nil
+		return bytes.ReplaceAll(text, literal, r.with), nil
 	}
 	var out []byte
 	last := 0
 	limit := maxGrowth * (len(text) + 1024)
-	err := n.find.each(text, func(start, end int) error {
-		out = append(append(out, text[last:start]...), n.with...)
+	err := r.find.each(text, func(start, end int) error {
+		out = append(append(out, text[last:start]...), r.with...)
 		last = end
 		if len(out) > limit {
 			return fmt.Errorf("the normalizer makes the text more than %d times as long", maxGrowth)

@@ -62,14 +62,14 @@ func (s strip) origin(text []byte, origin int) (int, error) {
 // errPast ends a search for matches.
 var errPast = errors.New("match past the origin")
 
-func (n replace) origin(text []byte, origin int) (int, error) {
+func (r replace) origin(text []byte, origin int) (int, error) {
 	growth := 0
-	err := n.find.each(text, func(start, end int) error {
+	err := r.find.each(text, func(start, end int) error {
 		switch {
 		case start >= origin:
 			return errPast
 		case end <= origin:
-			growth += len(n.with) - (end - start)
+			growth += len(r.with) - (end - start)
 		default:
 			origin = start
 		}

@@ -32,10 +32,10 @@ func newPrefixIndex(ids map[string]int32) prefixIndex {
 
 // each calls yield for every token that is a prefix of a nonempty text, with its length, the
 // shortest first.
-func (x *prefixIndex) each(text []byte, yield func(id int32, length int)) {
-	low, high := x.firsts[text[0]], x.firsts[int(text[0])+1]
+func (p *prefixIndex) each(text []byte, yield func(id int32, length int)) {
+	low, high := p.firsts[text[0]], p.firsts[int(text[0])+1]
 	for length := 1; low < high; length++ {
-		if found := x.sorted[low]; len(found.text) == length {
+		if found := p.sorted[low]; len(found.text) == length {
 			yield(found.id, length)
 			low++
 		}
@@ -44,7 +44,7 @@ func (x *prefixIndex) each(text []byte, yield func(id int32, length int)) {
 		}
 		// All entries in between have this prefix, and are longer.
 		b := text[length]
-		low += sort.Search(high-low, func(i int) bool { return x.sorted[low+i].text[length] >= b })
-		high = low + sort.Search(high-low, func(i int) bool { return x.sorted[low+i].text[length] > b })
+		low += sort.Search(high-low, func(i int) bool { return p.sorted[low+i].text[length] >= b })
+		high = low + sort.Search(high-low, func(i int) bool { return p.sorted[low+i].text[length] > b })
 	}
 }

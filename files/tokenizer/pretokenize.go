@@ -193,31 +193,14 @@ func (s *metaspaceStage) split(e *encoder, at int, p piece) error {
 	return nil
 }
 
-// digits finds numeric characters.
-type digits struct{}
+// charactersOf finds characters of a class.
+type charactersOf class
 
-func (digits) each(text []byte, yield func(start, end int) error) error {
+func (wanted charactersOf) each(text []byte, yield func(start, end int) error) error {
 	table := classes()
 	for at := 0; at < len(text); {
 		c, size := table.at(text, at)
-		if c&numeric != 0 {
-			if err := yield(at, at+size); err != nil {
-				return err
-			}
-		}
-		at += size
-	}
-	return nil
-}
-
-// whiteSpace finds white space.
-type whiteSpace struct{}
-
-func (whiteSpace) each(text []byte, yield func(start, end int) error) error {
-	table := classes()
-	for at := 0; at < len(text); {
-		c, size := table.at(text, at)
-		if c&space != 0 {
+		if c&class(wanted) != 0 {
 			if err := yield(at, at+size); err != nil {
 				return err
 			}
@@ -285,17 +268,17 @@ func parsePreTokenizer(raw []byte) (all preTokenizer, err error) {
 	return all, walk.walk("pre_tokenizer", raw, 0)
 }
 
-func (all *preTokenizer) add(kind string, o *object) error {
+func (p *preTokenizer) add(kind string, o *object) error {
 	switch kind {
 	case "ByteLevel":
 		if o.flag("add_prefix_space") {
-			all.stages = append(all.stages, prefixStage{})
+			p.stages = append(p.stages, prefixStage{})
 		}
 		if o.flag("use_regex", true) {
-			all.stages = append(all.stages, &splitStage{find: scanners[gpt2Pattern], mode: isolated})
+			p.stages = append(p.stages, &splitStage{find: scanners[gpt2Pattern], mode: isolated})
 		}
 		o.flag("trim_offsets", true) // does not change IDs
-		all.byteLevel = true
+		p.byteLevel = true
 	case "Split":
 		mode := o.behaviour("behavior")
 		invert := o.flag("invert")
@@ -303,25 +286,25 @@ func (all *preTokenizer) add(kind string, o *object) error {
 		if err != nil {
 			return err
 		}
-		all.stages = append(all.stages, &splitStage{find, mode, invert})
+		p.stages = append(p.stages, &splitStage{find, mode, invert})
 	case "Digits":
 		mode := contiguous
 		if o.flag("individual_digits") {
 			mode = isolated
 		}
-		all.stages = append(all.stages, &splitStage{find: digits{}, mode: mode})
+		p.stages = append(p.stages, &splitStage{find: charactersOf(numeric), mode: mode})
 	case "Punctuation":
-		all.stages = append(all.stages, &splitStage{find: punctuationMarks{}, mode: o.behaviour("behavior")})
+		p.stages = append(p.stages, &splitStage{find: punctuationMarks{}, mode: o.behaviour("behavior")})
 	case "Whitespace":
-		all.stages = append(all.stages, &splitStage{find: words{}, mode: isolated}, &splitStage{find: whiteSpace{}, mode: removed})
+		p.stages = append(p.stages, &splitStage{find: words{}, mode: isolated}, &splitStage{find: charactersOf(space), mode: removed})
 	case "WhitespaceSplit":
-		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed})
+		p.stages = append(p.stages, &splitStage{find: charactersOf(space), mode: removed})
 	case "BertPreTokenizer":
-		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed}, &splitStage{find: punctuationMarks{}, mode: isolated})
+		p.stages = append(p.stages, &splitStage{find: charactersOf(space), mode: removed}, &splitStage{find: punctuationMarks{}, mode: isolated})
 	case "Metaspace":
 		mark, scheme, pieces := o.metaspace()
-		all.stages = append(all.stages, &metaspaceStage{string(mark), scheme, pieces})
-		all.first = all.first || scheme == "first"
+		p.stages = append(p.stages, &metaspaceStage{string(mark), scheme, pieces})
+		p.first = p.first || scheme == "first"
 	default:
 		return unknownKind(o, kind)
 	}

@@ -41,6 +41,7 @@ const (
 // connection is one client's socket. The goroutine of serveConnection reads, a second goroutine
 // writes.
 type connection struct {
+	writer
 	server *server
 	host   *host // of the client's run; nil before the hello
 	conn   *accept.Conn
@@ -50,24 +51,30 @@ type connection struct {
 	origin core.Origin // set by the hello of a client that may take part
 	logger *slog.Logger
 
-	nonce     [32]byte      // of the challenge
-	sequence  uint64        // of the newest Hello
-	follows   bool          // the client has requested the log; used by serveConnection's goroutine
-	sent      uint64        // records of the log that the client has; 0: it does not follow the log, or is catching up; used by the writer
-	caught    atomic.Bool   // the client has once had the whole log
-	yields    bool          // the writer is sending a batch that must not take long while other clients wait
-	unpinged  int           // bytes since the newest Ping; used by the writer
-	pinged    time.Time     // time of the newest Ping; used by the writer
-	watching  bool          // counted in the server's observers
-	leave     func()        // releases the slot for unknown clients, if the connection has one; guarded by the registry
+	nonce    [32]byte      // of the challenge
+	sequence uint64        // of the newest Hello
+	follows  bool          // the client has requested the log; used by serveConnection's goroutine
+	caught   atomic.Bool   // the client has once had the whole log
+	watching bool          // counted in the server's observers
+	leave    func()        // releases the slot for unknown clients, if the connection has one; guarded by the registry
+	heard    chan struct{} // has a value after a frame was read
+	ended    chan struct{} // closed when the key is free again
+	probing  sync.Mutex    // one prober at a time
+	hangUp   context.CancelCauseFunc
+	working  sync.WaitGroup // goroutines that converse waits for
+}
+
+// writer is the state of the goroutine that writes to a client. Only this goroutine uses the first three fields; the others
+// wake it.
+type writer struct {
+	sent     uint64    // records of the log that the client has; 0: it does not follow the log, or is catching up
+	unpinged int       // bytes since the newest Ping
+	pinged   time.Time // time of the newest Ping
+
+	yields    bool          // it is sending a batch that must not take long while other clients wait
 	published chan struct{} // has a value after a publication
 	answers   chan answer
-	probe     chan struct{} // asks the writer for a Ping
-	heard     chan struct{} // has a value after a frame was read
-	ended     chan struct{} // closed when the key is free again
-	probing   sync.Mutex    // one prober at a time
-	hangUp    context.CancelCauseFunc
-	working   sync.WaitGroup // goroutines that converse waits for
+	probe     chan struct{} // asks for a Ping
 }
 
 // answer is a request to the writer to send whole frames, or a part of the journal or of the model.
@@ -120,8 +127,8 @@ func (s *server) serveConnection(ctx context.Context, hangUp context.CancelCause
 	c := &connection{
 		server: s, conn: accept.NewConn(ctx, counted{Conn: socket, metrics: s.metrics}, s.tls, &protocol),
 		remote: remote, logger: s.logger.With("remote", remote), hangUp: hangUp,
-		published: make(chan struct{}, 1), answers: make(chan answer, 1),
-		probe: make(chan struct{}, 1), heard: make(chan struct{}, 1), ended: make(chan struct{}),
+		writer: writer{published: make(chan struct{}, 1), answers: make(chan answer, 1), probe: make(chan struct{}, 1)},
+		heard:  make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	err := c.handshake(ctx)
 	if err == nil {

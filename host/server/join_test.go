@@ -204,8 +204,8 @@ func TestJoiningLate(t *testing.T) {
 	go func() {
 		// The clock stands still and no member is missed, so the run does not change.
 		ended <- Run(ctx, Options{Listen: "127.0.0.1:0", SaveStateDir: dir, WithdrawGrace: -1, SnapshotEvery: 1 << 30,
-			Now: func() uint64 { return h.now }, Random: io.Reader(rngReader{}), LogBytesPerSecond: 1 << 30,
-			Ready: func(a net.Addr) { ready <- a }})
+			Now: func() uint64 { return h.now }, Random: io.Reader(rngReader{}), Limits: Limits{LogBytesPerSecond: 1 << 30},
+			Hooks: Hooks{Ready: func(a net.Addr) { ready <- a }}})
 	}()
 	var address net.Addr
 	select {

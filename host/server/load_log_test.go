@@ -56,13 +56,15 @@ func (l *logLoad) serve(bare bool, withdrawGrace time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, ready := make(chan error, 1), make(chan net.Addr, 1)
 	o := Options{
-		Listen: l.address, SaveStateDir: l.dir, WithdrawGrace: withdrawGrace, MaxStrangers: *loadObservers + 100,
-		Now: func() uint64 { return l.h.now }, Ready: func(a net.Addr) { ready <- a },
-		OnEvent: func(e Event) {
-			if e.Kind == EventAccepted && e.Action == "Withdraw" {
-				l.withdrawn.Add(1)
-			}
-		},
+		Listen: l.address, SaveStateDir: l.dir, WithdrawGrace: withdrawGrace,
+		Now: func() uint64 { return l.h.now },
+	}
+	o.MaxStrangers = *loadObservers + 100
+	o.Ready = func(a net.Addr) { ready <- a }
+	o.OnEvent = func(e Event) {
+		if e.Kind == EventAccepted && e.Action == "Withdraw" {
+			l.withdrawn.Add(1)
+		}
 	}
 	go func() { ended <- Run(ctx, o) }()
 	select {

@@ -73,11 +73,11 @@ func signHeads(log *follow.Follower, before []wire.Head, key identity.Key) []wir
 }
 
 // next returns the logStream after new records that are on the disk.
-func (c logStream) next(log *follow.Follower, fresh [][]byte, size int64, key identity.Key) logStream {
-	n := logStream{index: c.index, size: size, window: c.window, marks: c.marks, heads: signHeads(log, c.heads, key)}
-	n.pushes = slices.Clone(c.pushes[max(0, len(c.pushes)-maxPushes+1):])
+func (s logStream) next(log *follow.Follower, fresh [][]byte, size int64, key identity.Key) logStream {
+	n := logStream{index: s.index, size: size, window: s.window, marks: s.marks, heads: signHeads(log, s.heads, key)}
+	n.pushes = slices.Clone(s.pushes[max(0, len(s.pushes)-maxPushes+1):])
 	var raw []byte
-	from := c.index
+	from := s.index
 	for i, record := range fresh {
 		raw = frame.AppendRecord(raw, record)
 		n.index++
@@ -86,7 +86,7 @@ func (c logStream) next(log *follow.Follower, fresh [][]byte, size int64, key id
 		}
 		records := frame.Records{First: from, Raw: raw}
 		if i == len(fresh)-1 {
-			records.Heads = slices.DeleteFunc(slices.Clone(n.heads), func(h wire.Head) bool { return h.Index <= c.index })
+			records.Heads = slices.DeleteFunc(slices.Clone(n.heads), func(h wire.Head) bool { return h.Index <= s.index })
 		}
 		n.pushes = append(n.pushes, push{from, n.index, frame.Append(nil, frame.TypeRecords, records.AppendTo(nil, n.window))})
 		n.window = frame.Slide(n.window, raw)
@@ -99,30 +99,30 @@ func (c logStream) next(log *follow.Follower, fresh [][]byte, size int64, key id
 }
 
 // since returns the pushes with the records after index, if they are in memory.
-func (c *logStream) since(index uint64) (pushes []push, ok bool) {
-	at := slices.IndexFunc(c.pushes, func(p push) bool { return p.from == index })
+func (s *logStream) since(index uint64) (pushes []push, ok bool) {
+	at := slices.IndexFunc(s.pushes, func(p push) bool { return p.from == index })
 	if at < 0 {
-		return nil, index == c.index
+		return nil, index == s.index
 	}
-	return c.pushes[at:], true
+	return s.pushes[at:], true
 }
 
 // read emits the payloads of frames with all records after index, from the journal, and then the
 // window. The last frame of records contains the heads.
-func (c *logStream) read(j io.ReaderAt, index uint64, emit func(kind frame.Type, payload []byte) error) error {
-	if err := c.stretch(j, index, c.index, c.heads, emit); err != nil {
+func (s *logStream) read(j io.ReaderAt, index uint64, emit func(kind frame.Type, payload []byte) error) error {
+	if err := s.stretch(j, index, s.index, s.heads, emit); err != nil {
 		return err
 	}
-	return emit(frame.TypeWindow, frame.AppendWindow(nil, c.window))
+	return emit(frame.TypeWindow, frame.AppendWindow(nil, s.window))
 }
 
 // readCertified is like read, for a newcomer. It skips the log between the run's first epoch and the
 // newest certified epoch.
-func (c *logStream) readCertified(j io.ReaderAt, links []link, base []byte, emit func(kind frame.Type, payload []byte) error) error {
-	if len(links) < 2 || links[len(links)-1].cert.Index > c.index {
-		return c.read(j, 1, emit)
+func (s *logStream) readCertified(j io.ReaderAt, links []link, base []byte, emit func(kind frame.Type, payload []byte) error) error {
+	if len(links) < 2 || links[len(links)-1].cert.Index > s.index {
+		return s.read(j, 1, emit)
 	}
-	if err := c.stretch(j, 1, links[0].cert.Index, nil, emit); err != nil {
+	if err := s.stretch(j, 1, links[0].cert.Index, nil, emit); err != nil {
 		return err
 	}
 	for _, l := range links[1:] {
@@ -134,19 +134,19 @@ func (c *logStream) readCertified(j io.ReaderAt, links []link, base []byte, emit
 		return err
 	}
 	newest := links[len(links)-1]
-	from := *c
+	from := *s
 	from.marks = []mark{{newest.cert.Index, newest.offset}}
 	return from.read(j, newest.cert.Index, emit)
 }
 
 // stretch emits the payloads of frames with the records from index to until.
-func (c *logStream) stretch(j io.ReaderAt, index, until uint64, heads []wire.Head, emit func(kind frame.Type, payload []byte) error) error {
-	nearest, _ := slices.BinarySearchFunc(c.marks, index, func(m mark, index uint64) int { return cmp.Compare(m.index, index+1) })
+func (s *logStream) stretch(j io.ReaderAt, index, until uint64, heads []wire.Head, emit func(kind frame.Type, payload []byte) error) error {
+	nearest, _ := slices.BinarySearchFunc(s.marks, index, func(m mark, index uint64) int { return cmp.Compare(m.index, index+1) })
 	if nearest == 0 {
 		return fmt.Errorf("the log has no position after %d records", index)
 	}
-	m := c.marks[nearest-1]
-	source := bufio.NewReader(io.NewSectionReader(j, m.offset, c.size-m.offset))
+	m := s.marks[nearest-1]
+	source := bufio.NewReader(io.NewSectionReader(j, m.offset, s.size-m.offset))
 	records := frame.Records{First: index}
 	at := index
 	for n := m.index; n < until; n++ {

@@ -65,10 +65,6 @@ type Options struct {
 	// Models are the starting models that this server offers, by run id. Every client that may
 	// connect can download them.
 	Models map[string]Model
-	// MaxRuns limits the open runs, including the runs of Runs and SaveStateDir. At the limit,
-	// clients cannot start runs over the network. Closed runs have a separate limit. Zero means
-	// defaultMaxRuns.
-	MaxRuns int
 	// SaveStateDir is the directory of the host's key and the runs' journals. If empty, nothing is
 	// saved.
 	SaveStateDir string
@@ -86,6 +82,29 @@ type Options struct {
 	// that it is alive, and checks whether the clock of Now was set. Ticks come when they are due,
 	// independently of Beat. Zero means DefaultBeat.
 	Beat time.Duration
+	// Key is the host's key. If zero, the key in SaveStateDir is used, or a new one; see HostKey.
+	Key identity.Key
+	// Now returns the Unix time in milliseconds. If nil, the server uses the system's clock at the
+	// start plus the monotonic time since then. Setting the clock while the server runs then neither
+	// shortens nor prolongs rounds.
+	Now func() uint64
+	// Random is the source of keys, challenges and round seeds. If nil, the system's source is
+	// used.
+	Random io.Reader
+	// Logger receives log messages. If nil, nothing is logged.
+	Logger *slog.Logger
+
+	Limits
+	HTTP
+	Hooks
+}
+
+// Limits protect a server from too many runs, connections and actions.
+type Limits struct {
+	// MaxRuns limits the open runs, including the runs of Runs and SaveStateDir. At the limit,
+	// clients cannot start runs over the network. Closed runs have a separate limit. Zero means
+	// defaultMaxRuns.
+	MaxRuns int
 	// MaxStrangers limits the connections of keys that are not part of a run. A second limit of the
 	// same size applies to observers whose keys have no role. Members, clients that left during the
 	// epoch, and keys with a role can always connect. At the limit, the address with the most
@@ -110,20 +129,11 @@ type Options struct {
 	// LogBytesPerSecond limits the total rate at which the server sends journals (to auditors) and
 	// Models. Connections share the rate by address. Zero means defaultLogBytes.
 	LogBytesPerSecond float64
-	// Key is the host's key. If zero, the key in SaveStateDir is used, or a new one; see HostKey.
-	Key identity.Key
-	// Now returns the Unix time in milliseconds. If nil, the server uses the system's clock at the
-	// start plus the monotonic time since then. Setting the clock while the server runs then neither
-	// shortens nor prolongs rounds.
-	Now func() uint64
-	// Random is the source of keys, challenges and round seeds. If nil, the system's source is
-	// used.
-	Random io.Reader
-	// Logger receives log messages. If nil, nothing is logged.
-	Logger *slog.Logger
+}
 
-	// HTTPListen is the address of the HTTP server, host:port; see the package comment. If empty,
-	// there is none.
+// HTTP configures the HTTP server; see the package comment.
+type HTTP struct {
+	// HTTPListen is the address of the HTTP server, host:port. If empty, there is none.
 	HTTPListen string
 	// Pages handles all other requests to the HTTP server. May be nil.
 	Pages http.Handler
@@ -134,7 +144,10 @@ type Options struct {
 	// Check returns an error for /healthz if a component outside the server does not work. May be
 	// nil.
 	Check func() error
+}
 
+// Hooks are functions that the server calls.
+type Hooks struct {
 	// Ready is called once with the address when clients can connect. May be nil.
 	Ready func(net.Addr)
 	// HTTPReady is called once with the address of the HTTP server. May be nil.

@@ -359,11 +359,11 @@ func TestFullRun(t *testing.T) {
 				InitMinClients: clients, MinClients: clients / 2,
 			}, coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 		}},
-		OnState: func(s *coordinator.State) {
-			if s.RunState == coordinator.Finished && final.Swap(s) == nil {
-				close(finished)
-			}
-		},
+	}
+	o.OnState = func(s *coordinator.State) {
+		if s.RunState == coordinator.Finished && final.Swap(s) == nil {
+			close(finished)
+		}
 	}
 	r := servertest.Start(t, o)
 	var working sync.WaitGroup

@@ -189,7 +189,7 @@ func (c *Client) attempt() (*session, error) {
 	if c.options.Observe {
 		role = frame.RoleObserver
 	}
-	s, err := handshake(c.ctx, counted{socket, &c.sent, &c.received}, c.accept, c.options, run, role, addrs)
+	s, err := handshake(c.ctx, counted{socket, &c.sent, &c.received}, c.accept, c.options.Key, frame.Hello{Role: role, RunID: c.options.RunID, Run: run, Addrs: addrs})
 	if err != nil {
 		_ = socket.Close()
 		if isPermanent(err) {

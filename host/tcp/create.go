@@ -249,7 +249,7 @@ func withSession(ctx context.Context, o Options, role frame.Role, use func(*sess
 	defer func() { _ = socket.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
-	s, err := handshake(ctx, socket, c.accept, o, o.Run, role, nil)
+	s, err := handshake(ctx, socket, c.accept, o.Key, frame.Hello{Role: role, RunID: o.RunID, Run: o.Run})
 	if err == nil {
 		err = use(s, s.server)
 	}

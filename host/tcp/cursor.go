@@ -35,34 +35,34 @@ func beginLog(g follow.Genesis) (*logCursor, error) {
 
 // connect prepares for a new connection. If the client was between certificates, it starts again
 // from the genesis.
-func (t *logCursor) connect() {
-	t.window, t.cert = nil, nil
-	if t.newest.Index == 0 {
-		if log, err := follow.Begin(t.log.Genesis()); err == nil { // cannot fail: it succeeded before
-			t.log = log
+func (l *logCursor) connect() {
+	l.window, l.cert = nil, nil
+	if l.newest.Index == 0 {
+		if log, err := follow.Begin(l.log.Genesis()); err == nil { // cannot fail: it succeeded before
+			l.log = log
 		}
 	}
 }
 
 // take processes records. It returns a *follow.HostFault if an honest host cannot have sent them.
-func (t *logCursor) take(payload []byte) error {
-	records, err := frame.DecodeRecords(payload, t.window)
+func (l *logCursor) take(payload []byte) error {
+	records, err := frame.DecodeRecords(payload, l.window)
 	if err != nil {
 		return err
 	}
-	if at := t.log.Head().Index; records.First != at {
+	if at := l.log.Head().Index; records.First != at {
 		return fmt.Errorf("%w: records after %d, want records after %d", frame.ErrMalformed, records.First, at)
 	}
-	t.window = frame.Slide(t.window, records.Raw)
+	l.window = frame.Slide(l.window, records.Raw)
 	var applied [][]byte
 	err = records.Each(func(record []byte) error {
 		if len(record) > follow.MaxRecord {
 			return fmt.Errorf("%w: a record of %d bytes", frame.ErrMalformed, len(record))
 		}
 		applied = append(applied, record)
-		t.signed = false
-		if _, err := t.log.Apply(record); err != nil {
-			return t.fault(err.Error(), records, applied)
+		l.signed = false
+		if _, err := l.log.Apply(record); err != nil {
+			return l.fault(err.Error(), records, applied)
 		}
 		return nil
 	})
@@ -70,7 +70,7 @@ func (t *logCursor) take(payload []byte) error {
 		return err
 	}
 	for _, h := range records.Heads {
-		if err := t.check(h, records, applied); err != nil {
+		if err := l.check(h, records, applied); err != nil {
 			return err
 		}
 	}
@@ -78,76 +78,76 @@ func (t *logCursor) take(payload []byte) error {
 }
 
 // pass processes the certificate of a later epoch, signed by members of the newest known epoch.
-func (t *logCursor) pass(payload []byte) error {
+func (l *logCursor) pass(payload []byte) error {
 	c, err := follow.DecodeCertificate(bytes.Clone(payload))
 	if err != nil {
 		return err
 	}
-	from := t.log.Epoch()
-	if t.cert != nil {
-		from = t.cert.Epoch
+	from := l.log.Epoch()
+	if l.cert != nil {
+		from = l.cert.Epoch
 	}
 	if c.Index <= from.Index {
 		return fmt.Errorf("%w: epoch %d is not later than epoch %d", follow.ErrCertificate, c.Number, from.Number)
 	}
-	if err := c.Check(t.log.Run(), from.Members); err != nil {
+	if err := c.Check(l.log.Run(), from.Members); err != nil {
 		return err
 	}
-	t.cert = &c
+	l.cert = &c
 	return nil
 }
 
 // begin continues from the state of the newest certificate.
-func (t *logCursor) begin(payload []byte) error {
-	if t.cert == nil || t.newest.Index > 0 {
+func (l *logCursor) begin(payload []byte) error {
+	if l.cert == nil || l.newest.Index > 0 {
 		return fmt.Errorf("%w: a state without a certificate", frame.ErrMalformed)
 	}
-	log, err := follow.ResumeAt(t.log.Genesis(), *t.cert, payload)
+	log, err := follow.ResumeAt(l.log.Genesis(), *l.cert, payload)
 	if err != nil {
 		return err
 	}
-	t.log, t.cert, t.window = log, nil, nil
+	l.log, l.cert, l.window = log, nil, nil
 	return nil
 }
 
 // check compares a head with the history that the client has followed.
-func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) error {
-	if !h.Verify(t.host, t.log.Run()) {
+func (l *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) error {
+	if !h.Verify(l.host, l.log.Run()) {
 		return fmt.Errorf("%w: the host did not sign the head of record %d", frame.ErrMalformed, h.Index)
 	}
-	for _, known := range append(slices.Clone(t.starts), t.newest) {
+	for _, known := range append(slices.Clone(l.starts), l.newest) {
 		if known.Index > 0 && h.Contradicts(known) {
-			return t.fault(fmt.Sprintf("it signed two different heads of record %d, or of the start of step %d", h.Index, h.Step), records, applied)
+			return l.fault(fmt.Sprintf("it signed two different heads of record %d, or of the start of step %d", h.Index, h.Step), records, applied)
 		}
 	}
-	own := t.log.Head()
+	own := l.log.Head()
 	if h.Index != own.Index {
-		i := slices.IndexFunc(t.log.Starts(), func(s wire.Head) bool { return s.Index == h.Index })
+		i := slices.IndexFunc(l.log.Starts(), func(s wire.Head) bool { return s.Index == h.Index })
 		if i < 0 {
 			return nil // of an old round, or of a round that the client did not follow
 		}
-		own = t.log.Starts()[i]
+		own = l.log.Starts()[i]
 	}
 	if !h.Same(own) {
-		return t.fault(fmt.Sprintf("it signed a head of record %d that differs from the records that it sent", h.Index), records, applied)
+		return l.fault(fmt.Sprintf("it signed a head of record %d that differs from the records that it sent", h.Index), records, applied)
 	}
 	if h.Step != 0 {
-		t.starts = slices.DeleteFunc(t.starts, func(s wire.Head) bool { return !slices.ContainsFunc(t.log.Starts(), s.Same) })
-		if !slices.ContainsFunc(t.starts, h.Same) {
-			t.starts = append(t.starts, h)
+		l.starts = slices.DeleteFunc(l.starts, func(s wire.Head) bool { return !slices.ContainsFunc(l.log.Starts(), s.Same) })
+		if !slices.ContainsFunc(l.starts, h.Same) {
+			l.starts = append(l.starts, h)
 		}
 	}
-	if h.Index == t.log.Head().Index {
-		t.newest, t.signed = h, true
+	if h.Index == l.log.Head().Index {
+		l.newest, l.signed = h, true
 	}
 	return nil
 }
 
 // fault returns the proof that the records contain.
-func (t *logCursor) fault(reason string, records frame.Records, applied [][]byte) *follow.HostFault {
-	e := follow.Evidence{Genesis: t.log.Genesis().Raw, Heads: slices.Clone(t.starts), Index: records.First}
-	if t.newest.Index > 0 {
-		e.Heads = append(e.Heads, t.newest)
+func (l *logCursor) fault(reason string, records frame.Records, applied [][]byte) *follow.HostFault {
+	e := follow.Evidence{Genesis: l.log.Genesis().Raw, Heads: slices.Clone(l.starts), Index: records.First}
+	if l.newest.Index > 0 {
+		e.Heads = append(e.Heads, l.newest)
 	}
 	e.Heads = append(e.Heads, records.Heads...)
 	for _, record := range applied {
@@ -158,12 +158,12 @@ func (t *logCursor) fault(reason string, records frame.Records, applied [][]byte
 
 // faultBehind returns the *follow.HostFault that ended a connection, or nil if the connection ended for
 // another reason.
-func (t *logCursor) faultBehind(err error) error {
+func (l *logCursor) faultBehind(err error) error {
 	if fault, ok := errors.AsType[*follow.HostFault](err); ok {
 		return fault
 	}
-	if t == nil || t.newest.Index == 0 || !errors.Is(err, errShorter) && !errors.Is(err, follow.ErrGenesis) {
+	if l == nil || l.newest.Index == 0 || !errors.Is(err, errShorter) && !errors.Is(err, follow.ErrGenesis) {
 		return nil
 	}
-	return t.fault(fmt.Sprintf("it signed a head of record %d, and now: %v", t.newest.Index, err), frame.Records{First: t.log.Head().Index}, nil)
+	return l.fault(fmt.Sprintf("it signed a head of record %d, and now: %v", l.newest.Index, err), frame.Records{First: l.log.Head().Index}, nil)
 }

@@ -47,16 +47,16 @@ type session struct {
 }
 
 // handshake proves the keys of both sides on a new connection. accept decides whether the client
-// trusts the server's key. After an error the caller closes socket. With frame.RoleLister,
+// trusts the server's key. key signs hello. After an error the caller closes socket. With frame.RoleLister,
 // handshake returns after the hello, and the server answers with the list of runs.
-func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, o Options, run [32]byte, role frame.Role, addrs []string) (*session, error) {
+func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, key identity.Key, hello frame.Hello) (*session, error) {
 	// When ctx ends, this unblocks the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
 	if err := socket.SetDeadline(time.Now().Add(2 * frame.HandshakeTimeout)); err != nil {
 		return nil, err
 	}
-	s := &session{role: role, key: o.Key, announced: addrs, waiting: make(map[uint64]chan error)}
+	s := &session{role: hello.Role, key: key, announced: hello.Addrs, waiting: make(map[uint64]chan error)}
 	s.socket = secure.Client(socket, func(found identity.ID) error {
 		s.server = found
 		return accept(found)
@@ -77,19 +77,18 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 			ErrRefused, challenge.Version, frame.Version)
 	}
 	s.nonce = challenge.Nonce
-	hello := frame.Hello{Role: role, RunID: o.RunID, Run: run, Addrs: addrs}
-	if err := s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce, s.server)); err != nil {
+	if err := s.write(frame.TypeHello, hello.Sign(nil, key, s.nonce, s.server)); err != nil {
 		return nil, err
 	}
-	if role == frame.RoleLister {
+	if hello.Role == frame.RoleLister {
 		return s, nil
 	}
 	if payload, err = s.expect(frame.TypeWelcome); err != nil {
 		return nil, err
 	}
 	welcome, err := frame.DecodeWelcome(payload)
-	if err == nil && role != frame.RoleCreator {
-		err = s.enter(o.RunID, run, bytes.Clone(welcome.Genesis))
+	if err == nil && hello.Role != frame.RoleCreator {
+		err = s.enter(hello.RunID, hello.Run, bytes.Clone(welcome.Genesis))
 	}
 	if err != nil {
 		return nil, err

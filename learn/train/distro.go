@@ -24,22 +24,22 @@ type distroExchange struct {
 
 // encode computes the gradient of the batch, adds it to the momentum, and returns the bytes of the
 // largest coefficients.
-func (x *distroExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
+func (e *distroExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
 	step := header.Step
-	if x.optimizer.config.Lookahead {
-		defer x.lookAhead(x.rates.lr(max(step, 1) - 1))()
+	if e.optimizer.config.Lookahead {
+		defer e.lookAhead(e.rates.lr(max(step, 1) - 1))()
 	}
-	err = x.replica.gradient(ctx, batch, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
+	err = e.replica.gradient(ctx, batch, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
 		gradients := float32s(tensors)
 		loss = mean
 		if err := begun(); err != nil {
 			return err
 		}
-		defer x.timings.ended(step, partEncode, time.Now())
+		defer e.timings.ended(step, partEncode, time.Now())
 		var err error
-		length, lr := norm(gradients), x.rates.lr(step)
-		if payload, err = x.optimizer.encode(header, gradients, length, lr); err == nil {
-			x.replica.statistics.tell(step, lr, length, gradients, x.optimizer.momentum.now)
+		length, lr := norm(gradients), e.rates.lr(step)
+		if payload, err = e.optimizer.encode(header, gradients, length, lr); err == nil {
+			e.replica.statistics.tell(step, lr, length, gradients, e.optimizer.momentum.now)
 		}
 		return err
 	})
@@ -49,12 +49,12 @@ func (x *distroExchange) encode(ctx context.Context, header codec.Header, batch 
 // lookAhead moves the model to the weights that it would have if the momentum not yet sent were
 // applied. The returned function restores the model from a copy of its bits, because arithmetic
 // cannot undo the rounding of a step.
-func (x *distroExchange) lookAhead(lr float32) (back func()) {
-	back = x.replica.keep()
-	for i, w := range x.replica.weights() {
-		ahead(w, x.optimizer.momentum.now[i], lr)
+func (e *distroExchange) lookAhead(lr float32) (back func()) {
+	back = e.replica.keep()
+	for i, w := range e.replica.weights() {
+		ahead(w, e.optimizer.momentum.now[i], lr)
 	}
-	x.replica.changed()
+	e.replica.changed()
 	return back
 }
 
@@ -74,8 +74,8 @@ func ahead(weights, momentum []float32, lr float32) {
 // These copies then have the same bits and need no refresh. From time to time, they are compared
 // with the weights. A copy that differed before, for example because of lookahead, is not moved,
 // and gets its next refresh; so does a copy whose applier fails.
-func (x *distroExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
-	r, lr := x.replica, x.rates.lr(step)
+func (e *distroExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
+	r, lr := e.replica, e.rates.lr(step)
 	var copies []*apart
 	for _, a := range r.parallel.apart() {
 		if a.applier != nil && a.seen == r.changes {
@@ -86,9 +86,9 @@ func (x *distroExchange) move(ctx context.Context, step uint32, results [][]code
 	var group sync.WaitGroup
 	failures := make([]error, len(copies))
 	for i, a := range copies {
-		group.Go(func() { failures[i] = a.move(context.WithoutCancel(ctx), x.optimizer, results, lr) })
+		group.Go(func() { failures[i] = a.move(context.WithoutCancel(ctx), e.optimizer, results, lr) })
 	}
-	err := x.optimizer.apply(r.weights(), results, lr)
+	err := e.optimizer.apply(r.weights(), results, lr)
 	group.Wait()
 	if err != nil {
 		return err
@@ -122,34 +122,34 @@ func empty(results [][]codec.TensorResult) bool {
 	return true
 }
 
-func (x *distroExchange) finalize(step uint32, counted bool) error {
-	return x.optimizer.finalize(step, counted)
+func (e *distroExchange) finalize(step uint32, counted bool) error {
+	return e.optimizer.finalize(step, counted)
 }
 
-func (x *distroExchange) reset() { x.optimizer.reset() }
+func (e *distroExchange) reset() { e.optimizer.reset() }
 
-func (x *distroExchange) state(lend bool) (OptimizerState, error) {
-	o := x.optimizer
+func (e *distroExchange) state(lend bool) (OptimizerState, error) {
+	o := e.optimizer
 	defer o.history.lock()()
 	if len(o.sent) > 0 {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
 	}
-	state := OptimizerState{Optimizer: "distro", Step: x.replica.step, Updates: o.encoded}
-	if o.newest != x.replica.step {
+	state := OptimizerState{Optimizer: "distro", Step: e.replica.step, Updates: o.encoded}
+	if o.newest != e.replica.step {
 		state.Trained = o.newest
 	}
-	state.add(momentumName, x.replica.parameters, o.momentum.now, lend)
+	state.add(momentumName, e.replica.parameters, o.momentum.now, lend)
 	return state, nil
 }
 
 // setState continues from a saved momentum. If results are audited, it only resets the momentum,
 // because auditors could not verify the origin of a saved one.
-func (x *distroExchange) setState(state OptimizerState) error {
-	o := x.optimizer
-	if err := state.check("distro", x.replica.step); err != nil {
+func (e *distroExchange) setState(state OptimizerState) error {
+	o := e.optimizer
+	if err := state.check("distro", e.replica.step); err != nil {
 		return err
 	}
-	values, err := state.values(x.replica.parameters, momentumName, nil)
+	values, err := state.values(e.replica.parameters, momentumName, nil)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (x *distroExchange) setState(state OptimizerState) error {
 	}
 	o.reset()
 	if o.history != nil {
-		x.replica.log.Info("momentum reset: with audits it must continue from a result of this process")
+		e.replica.log.Info("momentum reset: with audits it must continue from a result of this process")
 		return nil
 	}
 	copyAll(o.momentum.now, values)

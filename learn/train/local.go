@@ -22,19 +22,19 @@ type localExchange struct {
 // encode makes the steps of a round on the parts of the batch, and returns the bytes of the result
 // with the mean loss of the steps. It then restores the weights. If it fails, the running means may
 // include gradients of the steps made so far.
-func (x *localExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
-	step, audited := header.Step, x.residual.history != nil
-	if x.residual.trained(step) {
+func (e *localExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
+	step, audited := header.Step, e.residual.history != nil
+	if e.residual.trained(step) {
 		return nil, 0, fmt.Errorf("%w: already trained", errStep)
 	}
-	defer x.replica.keep()()
+	defer e.replica.keep()()
 	if audited { // the running means start as zeros in each round
-		x.rounds.inner.reset()
-	} else if err := x.moveByOwn(step-1, 1); err != nil {
+		e.rounds.inner.reset()
+	} else if err := e.moveByOwn(step-1, 1); err != nil {
 		return nil, 0, err
 	}
-	loss, _, err = x.rounds.train(ctx, step, batch, 0, func(rate float32, length float64, gradients [][]float32) {
-		x.replica.statistics.tell(step, rate, length, gradients, x.residual.unsent.now)
+	loss, _, err = e.rounds.train(ctx, step, batch, 0, func(rate float32, length float64, gradients [][]float32) {
+		e.replica.statistics.tell(step, rate, length, gradients, e.residual.unsent.now)
 	})
 	if err != nil {
 		return nil, 0, err
@@ -42,13 +42,13 @@ func (x *localExchange) encode(ctx context.Context, header codec.Header, batch d
 	if err := begun(); err != nil {
 		return nil, 0, err
 	}
-	defer x.timings.ended(step, partEncode, time.Now())
+	defer e.timings.ended(step, partEncode, time.Now())
 	if !audited {
-		if err := x.moveByOwn(step-1, -1); err != nil {
+		if err := e.moveByOwn(step-1, -1); err != nil {
 			return nil, 0, err
 		}
 	}
-	payload, err = x.residual.encode(header, x.replica.kept, x.replica.weights(), x.rounds.rates.lr(step))
+	payload, err = e.residual.encode(header, e.replica.kept, e.replica.weights(), e.rounds.rates.lr(step))
 	return payload, loss, err
 }
 
@@ -57,45 +57,45 @@ func (x *localExchange) encode(ctx context.Context, header codec.Header, batch d
 // back. Without this move, a round would start from almost the same weights as the previous round
 // and repeat its steps. Runs with audits do not make this move, because auditors would need the
 // waiting result as well.
-func (x *localExchange) moveByOwn(step uint32, factor float32) error {
-	if _, waits := x.residual.sent[step]; !waits {
+func (e *localExchange) moveByOwn(step uint32, factor float32) error {
+	if _, waits := e.residual.sent[step]; !waits {
 		return nil
 	}
-	x.replica.changed()
-	return x.residual.addOwn(step, x.replica.weights(), factor)
+	e.replica.changed()
+	return e.residual.addOwn(step, e.replica.weights(), factor)
 }
 
 // move changes the weights by results. Without results nothing changes.
-func (x *localExchange) move(_ context.Context, step uint32, results [][]codec.TensorResult) error {
-	x.replica.changed()
-	lr := x.rounds.rates.lr(step)
-	for i, w := range x.replica.weights() {
-		if err := x.residual.apply(i, results, w, lr); err != nil {
+func (e *localExchange) move(_ context.Context, step uint32, results [][]codec.TensorResult) error {
+	e.replica.changed()
+	lr := e.rounds.rates.lr(step)
+	for i, w := range e.replica.weights() {
+		if err := e.residual.apply(i, results, w, lr); err != nil {
 			return fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
 	return nil
 }
 
-func (x *localExchange) finalize(step uint32, counted bool) error {
-	return x.residual.finalize(step, counted)
+func (e *localExchange) finalize(step uint32, counted bool) error {
+	return e.residual.finalize(step, counted)
 }
 
-func (x *localExchange) reset() {
-	x.rounds.inner.reset()
-	x.residual.reset()
+func (e *localExchange) reset() {
+	e.rounds.inner.reset()
+	e.residual.reset()
 }
 
-func (x *localExchange) state(lend bool) (OptimizerState, error) {
-	r, inner := x.residual, x.rounds.inner
+func (e *localExchange) state(lend bool) (OptimizerState, error) {
+	r, inner := e.residual, e.rounds.inner
 	defer r.history.lock()()
 	if len(r.sent) > 0 {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
 	}
-	state := OptimizerState{Optimizer: "localsteps", Step: x.replica.step}
+	state := OptimizerState{Optimizer: "localsteps", Step: e.replica.step}
 	inner.addTo(&state, lend)
-	for i := range x.replica.parameters {
-		one := x.replica.parameters[i : i+1]
+	for i := range e.replica.parameters {
+		one := e.replica.parameters[i : i+1]
 		state.add(unsentName, one, r.unsent.now[i:i+1], lend)
 		if r.momenta != nil {
 			state.add(outerMomentumName, one, r.momenta[i:i+1], lend)
@@ -107,18 +107,18 @@ func (x *localExchange) state(lend bool) (OptimizerState, error) {
 	return state, nil
 }
 
-func (x *localExchange) setState(state OptimizerState) error {
-	r := x.residual
-	if err := state.check("localsteps", x.replica.step); err != nil {
+func (e *localExchange) setState(state OptimizerState) error {
+	r := e.residual
+	if err := state.check("localsteps", e.replica.step); err != nil {
 		return err
 	}
-	sums, err := state.values(x.replica.parameters, unsentName, nil)
+	sums, err := state.values(e.replica.parameters, unsentName, nil)
 	if err != nil {
 		return err
 	}
 	var momenta [][]float32
 	if r.momenta != nil {
-		if momenta, err = state.values(x.replica.parameters, outerMomentumName, nil); err != nil {
+		if momenta, err = state.values(e.replica.parameters, outerMomentumName, nil); err != nil {
 			return err
 		}
 	}
@@ -126,11 +126,11 @@ func (x *localExchange) setState(state OptimizerState) error {
 		return fmt.Errorf("%w: optimizer state is out of range", errModel)
 	}
 	if r.history != nil {
-		x.reset()
-		x.replica.log.Info("residual reset: with audits it must continue from a result of this process")
+		e.reset()
+		e.replica.log.Info("residual reset: with audits it must continue from a result of this process")
 		return nil
 	}
-	if err := x.rounds.inner.setState(state); err != nil {
+	if err := e.rounds.inner.setState(state); err != nil {
 		return err
 	}
 	copyAll(r.unsent.now, sums)

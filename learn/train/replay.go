@@ -30,17 +30,17 @@ type replayer struct {
 }
 
 // values returns the values of the levels in a step's results.
-func (p *replayer) values(step uint32, results []codec.TensorResult) ([]codec.TensorResult, error) {
-	return p.residual.values(p.rounds.rates.lr(step), results)
+func (rp *replayer) values(step uint32, results []codec.TensorResult) ([]codec.TensorResult, error) {
+	return rp.residual.values(rp.rounds.rates.lr(step), results)
 }
 
-func (p *replayer) rollBack(step uint32) error { return p.residual.rollBack(step) }
+func (rp *replayer) rollBack(step uint32) error { return rp.residual.rollBack(step) }
 
-func (p *replayer) drop() { p.paused = nil }
+func (rp *replayer) drop() { rp.paused = nil }
 
-func (p *replayer) reference(uint32, [32]byte) *audit.Reference {
+func (rp *replayer) reference(uint32, [32]byte) *audit.Reference {
 	return &audit.Reference{
-		Decay: float32(p.residual.config.ErrorDecay), Coarse: true, Longest: math.Inf(1), Most: math.Inf(1),
+		Decay: float32(rp.residual.config.ErrorDecay), Coarse: true, Longest: math.Inf(1), Most: math.Inf(1),
 	}
 }
 
@@ -48,26 +48,26 @@ func (p *replayer) reference(uint32, [32]byte) *audit.Reference {
 // resulting pseudo-gradient replaces the gradient. In addition to a copy of the weights it needs
 // memory for a tensor and for the results of a round, because it computes the starting weights of
 // the round again when they are needed.
-func (p *replayer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
-	if x.Precision != precisionOf(p.computes) {
+func (rp *replayer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
+	if x.Precision != precisionOf(rp.computes) {
 		return fmt.Errorf("%w: steps in %v", errUnsupported, x.Precision)
 	}
-	if err := checkApplied(x, p.replica.step); err != nil {
+	if err := checkApplied(x, rp.replica.step); err != nil {
 		return err
 	}
-	defer p.replica.keep()()
-	r, err := p.again(x, batch.Hash(), reference)
+	defer rp.replica.keep()()
+	r, err := rp.again(x, batch.Hash(), reference)
 	if err != nil {
 		return err
 	}
-	if err := p.goOn(ctx, r, batch); err != nil {
+	if err := rp.goOn(ctx, r, batch); err != nil {
 		if stopped := ctx.Err(); stopped != nil && errors.Is(err, stopped) && !errors.Is(err, errTorn) {
-			p.pause(r)
+			rp.pause(r)
 		}
 		return err
 	}
 	if r.x.Shaken {
-		p.tolerate(r)
+		rp.tolerate(r)
 	}
 	*reference = *r.reference
 	return nil
@@ -96,51 +96,51 @@ func (r *replay) isOf(x audit.Recomputation, batch [32]byte) bool {
 
 // again restores the model from the start of a round or, if the same replay was interrupted, from
 // its state then. The caller restores the current model.
-func (p *replayer) again(x audit.Recomputation, batch [32]byte, reference *audit.Reference) (*replay, error) {
-	if r := p.paused; r.isOf(x, batch) {
-		p.paused = nil
-		copyAll(p.replica.weights(), r.weights)
-		copyAll(p.rounds.inner.all(), r.means)
-		p.rounds.inner.updates = r.updates
+func (rp *replayer) again(x audit.Recomputation, batch [32]byte, reference *audit.Reference) (*replay, error) {
+	if r := rp.paused; r.isOf(x, batch) {
+		rp.paused = nil
+		copyAll(rp.replica.weights(), r.weights)
+		copyAll(rp.rounds.inner.all(), r.means)
+		rp.rounds.inner.updates = r.updates
 		r.x, r.weights, r.means = x, nil, nil // more may have been applied since
-		p.replica.changed()
+		rp.replica.changed()
 		return r, nil
 	}
 	r := &replay{x: x, batch: batch, reference: reference}
-	err := p.begin(r)
-	r.begun = p.opened(r)
+	err := rp.begin(r)
+	r.begun = rp.opened(r)
 	return r, err
 }
 
 // begin restores the model from the start of a replay's round: it undoes the results applied since
 // then on the kept weights.
-func (p *replayer) begin(r *replay) error {
-	copyAll(p.replica.weights(), p.replica.kept)
-	err := p.takeBack(r.x, p.replica.weights())
-	p.replica.changed()
-	p.rounds.inner.reset()
+func (rp *replayer) begin(r *replay) error {
+	copyAll(rp.replica.weights(), rp.replica.kept)
+	err := rp.takeBack(r.x, rp.replica.weights())
+	rp.replica.changed()
+	rp.rounds.inner.reset()
 	r.next = 0
 	return err
 }
 
 // takeBack undoes the results applied since a round in values of all weights. It decodes one round
 // at a time, because the results of several rounds may take more memory than the model.
-func (p *replayer) takeBack(x audit.Recomputation, values [][]float32) error {
+func (rp *replayer) takeBack(x audit.Recomputation, values [][]float32) error {
 	largest := 0
 	for _, of := range values {
 		largest = max(largest, len(of))
 	}
 	moved := make([]float32, largest)
 	for _, a := range x.Applied {
-		results, err := p.reader.readAll(a.Step, a.Payloads)
+		results, err := rp.reader.readAll(a.Step, a.Payloads)
 		if err != nil {
 			return fmt.Errorf("applied in step %d: %w", a.Step, err)
 		}
-		lr := p.rounds.rates.lr(a.Step)
+		lr := rp.rounds.rates.lr(a.Step)
 		for i, of := range values {
 			moved := moved[:len(of)]
 			clear(moved)
-			if err := p.residual.apply(i, results, moved, lr); err != nil {
+			if err := rp.residual.apply(i, results, moved, lr); err != nil {
 				return fmt.Errorf("take back step %d, tensor %d: %w", a.Step, i, err)
 			}
 			for j := range moved {
@@ -149,54 +149,54 @@ func (p *replayer) takeBack(x audit.Recomputation, values [][]float32) error {
 		}
 	}
 	moved = nil
-	p.replica.giveBack()
+	rp.replica.giveBack()
 	return nil
 }
 
 // opened returns the current weights of the opened chunks.
-func (p *replayer) opened(r *replay) (chunks [][]float32) {
-	weights := p.replica.weights()
+func (rp *replayer) opened(r *replay) (chunks [][]float32) {
+	weights := rp.replica.weights()
 	for _, c := range r.reference.Chunks {
 		tensor, within, _ := r.reference.Shapes.Find(c)
-		chunks = append(chunks, p.residual.layouts[tensor].Chunk(weights[tensor], within, nil))
+		chunks = append(chunks, rp.residual.layouts[tensor].Chunk(weights[tensor], within, nil))
 	}
 	return chunks
 }
 
 // goOn makes the remaining steps of a replay, and then the steps from shaken weights.
-func (p *replayer) goOn(ctx context.Context, r *replay, batch data.Batch) (err error) {
+func (rp *replayer) goOn(ctx context.Context, r *replay, batch data.Batch) (err error) {
 	if r.ended == nil {
-		if _, r.next, err = p.rounds.train(ctx, r.x.Step, batch, r.next, nil); err == nil {
-			err = p.led(r)
+		if _, r.next, err = rp.rounds.train(ctx, r.x.Step, batch, r.next, nil); err == nil {
+			err = rp.led(r)
 		}
 		if err == nil && r.x.Shaken {
-			err = p.begin(r)
-			for _, w := range p.replica.weights() {
+			err = rp.begin(r)
+			for _, w := range rp.replica.weights() {
 				shake(w)
 			}
 		}
 	}
 	if err == nil && r.x.Shaken {
-		_, r.next, err = p.rounds.train(ctx, r.x.Step, batch, r.next, nil)
+		_, r.next, err = rp.rounds.train(ctx, r.x.Step, batch, r.next, nil)
 	}
 	return err
 }
 
 // led fills in a replay's reference from the resulting weights. It overwrites the model's weights.
-func (p *replayer) led(r *replay) error {
-	r.ended = p.opened(r)
-	weights := p.replica.weights()
+func (rp *replayer) led(r *replay) error {
+	r.ended = rp.opened(r)
+	weights := rp.replica.weights()
 	for i, w := range weights {
 		for j := range w {
-			w[j] = p.replica.kept[i][j] - w[j]
+			w[j] = rp.replica.kept[i][j] - w[j]
 		}
 	}
-	if err := p.takeBack(r.x, weights); err != nil {
+	if err := rp.takeBack(r.x, weights); err != nil {
 		return err
 	}
 	r.reference.Limits, r.reference.Shaky = audit.LocalLimits, true
-	p.bounds.fill(r.reference, r.begun)
-	fill(r.reference, p.residual.layouts, weights, 1)
+	rp.bounds.fill(r.reference, r.begun)
+	fill(r.reference, rp.residual.layouts, weights, 1)
 	for n, update := range r.reference.Updates { // exact for these chunks: takeBack may miss the starting weights by a bit
 		for j := range update {
 			update[j] = r.begun[n][j] - r.ended[n][j]
@@ -207,12 +207,12 @@ func (p *replayer) led(r *replay) error {
 
 // pause keeps the progress of a replay, so that a trainer with little time at once can continue it
 // later. For a model without memory for copies it keeps nothing.
-func (p *replayer) pause(r *replay) {
-	if p.replica.large() {
+func (rp *replayer) pause(r *replay) {
+	if rp.replica.large() {
 		return
 	}
-	r.weights, r.means, r.updates = cloneAll(p.replica.weights()), cloneAll(p.rounds.inner.all()), p.rounds.inner.updates
-	r.x.Applied, p.paused = nil, r
+	r.weights, r.means, r.updates = cloneAll(rp.replica.weights()), cloneAll(rp.rounds.inner.all()), rp.rounds.inner.updates
+	r.x.Applied, rp.paused = nil, r
 }
 
 // shaking is the tolerance between honest trainers divided by the observed effect of shaken
@@ -224,13 +224,13 @@ const shaking = 8
 // The effect is the distance between the current weights, which result from shaken ones, and the
 // weights that result from the right ones. Relative to its update, a chunk's effect counts as at
 // least the effect in all chunks together, because chance determines in which chunks it is larger.
-func (p *replayer) tolerate(r *replay) {
-	weights := p.replica.weights()
+func (rp *replayer) tolerate(r *replay) {
+	weights := rp.replica.weights()
 	off, updates := make([]float64, len(r.ended)), make([]float64, len(r.ended))
 	var shaken []float32
 	for i, c := range r.reference.Chunks {
 		tensor, within, _ := r.reference.Shapes.Find(c)
-		shaken = p.residual.layouts[tensor].Chunk(weights[tensor], within, shaken)
+		shaken = rp.residual.layouts[tensor].Chunk(weights[tensor], within, shaken)
 		off[i], updates[i] = distance(r.ended[i], shaken), distance(r.begun[i], r.ended[i])
 	}
 	share := 0.0

@@ -25,22 +25,22 @@ type speculated struct {
 }
 
 // start starts a speculation. The caller must hold the replica's lock.
-func (f *speculated) start(of *speculation) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.of = of
+func (s *speculated) start(of *speculation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of = of
 }
 
 // decide ends a speculation, unless keep returns true. The caller must hold the replica's lock.
-func (f *speculated) decide(keep func(of *speculation) bool) error {
-	f.mu.Lock()
-	of := f.of
+func (s *speculated) decide(keep func(of *speculation) bool) error {
+	s.mu.Lock()
+	of := s.of
 	if of == nil || !of.confirmed && keep(of) {
-		f.mu.Unlock()
+		s.mu.Unlock()
 		return nil
 	}
-	f.of = nil
-	f.mu.Unlock()
+	s.of = nil
+	s.mu.Unlock()
 	if !of.confirmed {
 		of.back()
 		return nil
@@ -49,41 +49,41 @@ func (f *speculated) decide(keep func(of *speculation) bool) error {
 }
 
 // fulfilled ends a speculation that a training has used.
-func (f *speculated) fulfilled() error {
-	f.mu.Lock()
-	of := f.of
+func (s *speculated) fulfilled() error {
+	s.mu.Lock()
+	of := s.of
 	if of == nil {
-		f.mu.Unlock()
+		s.mu.Unlock()
 		return nil
 	}
 	if !of.confirmed {
-		f.mu.Unlock()
+		s.mu.Unlock()
 		return fmt.Errorf("%w: the speculative results of step %d were not confirmed", errStep, of.step)
 	}
-	f.of = nil
-	f.mu.Unlock()
+	s.of = nil
+	s.mu.Unlock()
 	return of.finalize()
 }
 
 // confirm confirms the speculation about a step, and returns false if there is none.
-func (f *speculated) confirm(step uint32) bool {
-	return f.confirmIf(func(of *speculation) bool { return of.step == step })
+func (s *speculated) confirm(step uint32) bool {
+	return s.confirmIf(func(of *speculation) bool { return of.step == step })
 }
 
 // matches reports whether the weights were already moved by exactly these results, and confirms
 // them.
-func (f *speculated) matches(step uint32, payloads [][]byte, ownCounted bool) bool {
-	return f.confirmIf(func(of *speculation) bool {
+func (s *speculated) matches(step uint32, payloads [][]byte, ownCounted bool) bool {
+	return s.confirmIf(func(of *speculation) bool {
 		return of.step == step && of.ownCounted == ownCounted && slices.EqualFunc(of.payloads, payloads, bytes.Equal)
 	})
 }
 
-func (f *speculated) confirmIf(is func(of *speculation) bool) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.of == nil || !is(f.of) {
+func (s *speculated) confirmIf(is func(of *speculation) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil || !is(s.of) {
 		return false
 	}
-	f.of.confirmed = true
+	s.of.confirmed = true
 	return true
 }

@@ -45,14 +45,14 @@ type Slot struct {
 }
 
 // Spoke records that the connection has sent something.
-func (p *Slot) Spoke() { p.spoke.Store(true) }
+func (s *Slot) Spoke() { s.spoke.Store(true) }
 
 // old reports whether the connection has had enough time to identify itself.
-func (p *Slot) old(now time.Time) bool {
-	if p.spoke.Load() {
-		return now.Sub(p.since) >= Grace
+func (s *Slot) old(now time.Time) bool {
+	if s.spoke.Load() {
+		return now.Sub(s.since) >= Grace
 	}
-	return now.Sub(p.since) >= Silence
+	return now.Sub(s.since) >= Silence
 }
 
 // NewLimiter returns a limiter for MaxWaiting connections that have not identified themselves yet.

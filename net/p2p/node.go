@@ -64,6 +64,8 @@ type Options struct {
 
 // Node is one participant on the peer-to-peer network.
 type Node struct {
+	life
+	uploads
 	id     identity.ID
 	peerID peer.ID
 	host   host.Host
@@ -73,23 +75,11 @@ type Node struct {
 	listen    []string
 	useRelays bool
 	relays    *relays
-	upload    *rate.Limiter // nil: no limit
-	sending   atomic.Int32  // blobs that are being written
-	answering atomic.Int32  // current writes of all streams that are served
-	first     *rate.Limiter // limiter of data that precedes all other uploads
 	onPenalty func(Penalty)
 	records   records
 	dials     *dials
 	strangers *strangers
 	bulk      *bulk
-
-	ctx    context.Context // ends with the node
-	cancel context.CancelFunc
-	stops  []func()    // stop the services of startServices
-	unhook func() bool // stops watching the context passed to New
-	once   sync.Once
-	done   chan struct{} // closed when Close has finished
-	err    error         // of closing; valid after done
 
 	mu       sync.Mutex
 	closed   bool
@@ -99,43 +89,29 @@ type Node struct {
 	services map[string]any
 }
 
+// life ends a node.
+type life struct {
+	ctx    context.Context // ends with the node
+	cancel context.CancelFunc
+	stops  []func()    // stop the services of startServices
+	unhook func() bool // stops watching the context passed to New
+	once   sync.Once
+	done   chan struct{} // closed when Close has finished
+	err    error         // of closing; valid after done
+}
+
+// uploads limits what a node sends.
+type uploads struct {
+	upload    *rate.Limiter // nil: no limit
+	first     *rate.Limiter // limiter of data that precedes all other uploads
+	sending   atomic.Int32  // blobs that are being written
+	answering atomic.Int32  // current writes of all streams that are served
+}
+
 // New starts a node without members. It stops when ctx ends or Close is called.
 func New(ctx context.Context, o Options) (*Node, error) {
-	if len(o.Listen) == 0 && o.NoRelay {
-		return nil, fmt.Errorf("start p2p node: %w: no listen address, and no relays", errOptions)
-	}
-	if len(o.Key.Private()) == 0 {
-		return nil, fmt.Errorf("start p2p node: %w: no key", errOptions)
-	}
-	relays, err := parseRelays(o.Relays)
+	n, key, err := newNode(o)
 	if err != nil {
-		return nil, fmt.Errorf("start p2p node: %w", err)
-	}
-	key, err := crypto.UnmarshalEd25519PrivateKey(o.Key.Private())
-	if err != nil {
-		return nil, fmt.Errorf("start p2p node: %w", err)
-	}
-	n := &Node{
-		id:     o.Key.ID(),
-		logger: o.Logger,
-
-		listen:    o.Listen,
-		useRelays: !o.NoRelay,
-		relays:    relays,
-		upload:    newUploadLimiter(o.MaxUploadRate),
-		first:     newFirstLimiter(o.MaxUploadRate),
-		onPenalty: o.OnPenalty,
-		records:   records{by: make(map[identity.ID]*conduct)},
-		dials:     newDials(),
-		strangers: newStrangers(),
-
-		done:     make(chan struct{}),
-		members:  make(map[peer.ID]*member),
-		changed:  make(chan struct{}),
-		services: make(map[string]any),
-	}
-	n.logger = cmp.Or(n.logger, slog.New(slog.DiscardHandler))
-	if n.peerID, err = PeerID(n.id); err != nil {
 		return nil, fmt.Errorf("start p2p node: %w", err)
 	}
 	if n.bulk, err = newBulk(n, key); err != nil {
@@ -165,6 +141,45 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	}
 	n.unhook = context.AfterFunc(ctx, func() { _ = n.Close() })
 	return n, nil
+}
+
+// newNode checks the options. It returns a node without a host, and the key of that host.
+func newNode(o Options) (*Node, crypto.PrivKey, error) {
+	if len(o.Listen) == 0 && o.NoRelay {
+		return nil, nil, fmt.Errorf("%w: no listen address, and no relays", errOptions)
+	}
+	if len(o.Key.Private()) == 0 {
+		return nil, nil, fmt.Errorf("%w: no key", errOptions)
+	}
+	relays, err := parseRelays(o.Relays)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := crypto.UnmarshalEd25519PrivateKey(o.Key.Private())
+	if err != nil {
+		return nil, nil, err
+	}
+	n := &Node{
+		id:     o.Key.ID(),
+		logger: o.Logger,
+
+		listen:    o.Listen,
+		useRelays: !o.NoRelay,
+		relays:    relays,
+		uploads:   uploads{upload: newUploadLimiter(o.MaxUploadRate), first: newFirstLimiter(o.MaxUploadRate)},
+		onPenalty: o.OnPenalty,
+		records:   records{by: make(map[identity.ID]*conduct)},
+		dials:     newDials(),
+		strangers: newStrangers(),
+
+		life:     life{done: make(chan struct{})},
+		members:  make(map[peer.ID]*member),
+		changed:  make(chan struct{}),
+		services: make(map[string]any),
+	}
+	n.logger = cmp.Or(n.logger, slog.New(slog.DiscardHandler))
+	n.peerID, err = PeerID(n.id)
+	return n, key, err
 }
 
 // startServices starts the services that the node offers to members.

@@ -118,7 +118,7 @@ func TestSlowRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := StreamLimits{PerPeer: 2, Total: 1, Timeout: time.Minute, Request: 2}
 		v := &streamServer{
-			node: &Node{ctx: t.Context()}, limits: limits, queue: newQueue(limits.PerPeer, limits.Total),
+			node: &Node{life: life{ctx: t.Context()}}, limits: limits, queue: newQueue(limits.PerPeer, limits.Total),
 			begin: limits.begin(func(_ context.Context, _ identity.ID, s Stream) error {
 				request := make([]byte, limits.Request)
 				if _, err := io.ReadFull(s, request); err != nil {
@@ -176,7 +176,7 @@ func TestSlowReadersAreEvicted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limits := StreamLimits{PerPeer: 1, Total: 1, Timeout: time.Hour, Request: 1}
 				v := &streamServer{
-					node: &Node{ctx: t.Context()}, limits: limits, queue: newQueue(limits.PerPeer, limits.Total),
+					node: &Node{life: life{ctx: t.Context()}}, limits: limits, queue: newQueue(limits.PerPeer, limits.Total),
 					begin: limits.begin(func(_ context.Context, _ identity.ID, s Stream) error {
 						for range 32 {
 							time.Sleep(test.own)

@@ -69,16 +69,16 @@ type report struct {
 	unsaid int
 }
 
-func (r *conduct) now() float64 {
-	if r == nil {
+func (c *conduct) now() float64 {
+	if c == nil {
 		return 0
 	}
-	return r.points * r.left()
+	return c.points * c.left()
 }
 
 // left returns the fraction of the points that is not forgiven yet.
-func (r *conduct) left() float64 {
-	return math.Exp2(-float64(time.Since(r.at)) / float64(forgiveness))
+func (c *conduct) left() float64 {
+	return math.Exp2(-float64(time.Since(c.at)) / float64(forgiveness))
 }
 
 // records contains the records of all members.
@@ -88,14 +88,14 @@ type records struct {
 }
 
 // add counts a fault and returns the penalty to report, if any.
-func (s *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.by[id]
+func (rs *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.by[id]
 	if r == nil {
-		s.makeRoom()
+		rs.makeRoom()
 		r = &conduct{faults: make(map[Fault]*report)}
-		s.by[id] = r
+		rs.by[id] = r
 	}
 	r.grave *= r.left()
 	if fault != FaultStall {
@@ -118,43 +118,43 @@ func (s *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool
 }
 
 // makeRoom removes the record with the fewest points.
-func (s *records) makeRoom() {
-	if len(s.by) < maxRecords {
+func (rs *records) makeRoom() {
+	if len(rs.by) < maxRecords {
 		return
 	}
 	var least identity.ID
 	points := math.Inf(1)
-	for id, r := range s.by {
+	for id, r := range rs.by {
 		if now := r.now(); now < points {
 			least, points = id, now
 		}
 	}
-	delete(s.by, least)
+	delete(rs.by, least)
 }
 
 // connected forgives all stalls of a member with a new connection: the member may have been
 // restarted, or its link may have been down, when it was asked. It does this at most once in every
 // forgiveness, because a member that stalls deliberately could also reconnect.
-func (s *records) connected(id identity.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.by[id]
+func (rs *records) connected(id identity.ID) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.by[id]
 	if r == nil || r.points <= r.grave || time.Since(r.pardoned) < forgiveness {
 		return
 	}
 	r.points, r.pardoned = r.grave, time.Now()
 }
 
-func (s *records) points(id identity.ID) float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.by[id].now()
+func (rs *records) points(id identity.ID) float64 {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.by[id].now()
 }
 
-func (s *records) gravePoints(id identity.ID) float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.by[id]
+func (rs *records) gravePoints(id identity.ID) float64 {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.by[id]
 	if r == nil {
 		return 0
 	}

@@ -64,65 +64,65 @@ type streamServer struct {
 }
 
 // serve runs in a goroutine that libp2p created for the stream.
-func (v *streamServer) serve(s network.Stream) {
-	leave, ok := v.node.enter()
+func (srv *streamServer) serve(s network.Stream) {
+	leave, ok := srv.node.enter()
 	if !ok {
 		_ = s.Reset()
 		return
 	}
 	defer leave()
 	from, ok := Identity(s.Conn().RemotePeer())
-	if !ok || !v.node.Allows(s.Conn().RemotePeer()) {
+	if !ok || !srv.node.Allows(s.Conn().RemotePeer()) {
 		_ = s.ResetWithError(network.StreamGated)
 		return
 	}
-	switch err := v.exchange(from, memberStream{s}); {
+	switch err := srv.exchange(from, memberStream{s}); {
 	case err == nil:
 		_ = s.Close()
 	case errors.Is(err, errRefused):
 		_ = s.ResetWithError(network.StreamResourceLimitExceeded)
 	default:
-		v.node.logger.Debug("p2p: stream failed", "protocol", v.name, "from", from.Short(), "err", err)
+		srv.node.logger.Debug("p2p: stream failed", "protocol", srv.name, "from", from.Short(), "err", err)
 		_ = s.Reset()
 	}
 }
 
 // exchange reads the request of s and answers it within the limits of the protocol.
-func (v *streamServer) exchange(from identity.ID, s deadlineStream) error {
-	if !v.queue.enter(from) {
+func (srv *streamServer) exchange(from identity.ID, s deadlineStream) error {
+	if !srv.queue.enter(from) {
 		return errRefused
 	}
-	defer v.queue.leave(from)
-	return v.contain(from, func() error {
-		paced := newPacedStream(s, &v.node.answering)
+	defer srv.queue.leave(from)
+	return srv.contain(from, func() error {
+		paced := newPacedStream(s, &srv.node.answering)
 		if err := paced.until(time.Now().Add(requestTime)); err != nil {
 			return err
 		}
-		answer, err := v.begin(from, paced)
+		answer, err := srv.begin(from, paced)
 		if err != nil || answer == nil {
 			return err
 		}
-		return v.answer(from, paced, answer)
+		return srv.answer(from, paced, answer)
 	})
 }
 
 // answer waits for a slot and answers.
-func (v *streamServer) answer(from identity.ID, s *pacedStream, answer answerFunc) (err error) {
-	ctx, cancel := context.WithCancel(v.node.ctx)
+func (srv *streamServer) answer(from identity.ID, s *pacedStream, answer answerFunc) (err error) {
+	ctx, cancel := context.WithCancel(srv.node.ctx)
 	defer cancel()
 	p := &queuedExchange{from: from, slow: s.slow, end: func() {
 		cancel()
 		s.end()
 	}}
-	if !v.queue.take(ctx, p) {
+	if !srv.queue.take(ctx, p) {
 		return errRefused
 	}
 	defer func() {
-		if evicted := v.queue.release(p); evicted {
+		if evicted := srv.queue.release(p); evicted {
 			err = errRefused
 		}
 	}()
-	deadline := time.Now().Add(v.limits.Timeout)
+	deadline := time.Now().Add(srv.limits.Timeout)
 	ctx, cancelAnswer := context.WithDeadline(ctx, deadline)
 	defer cancelAnswer()
 	if err := s.until(deadline); err != nil {
@@ -133,10 +133,10 @@ func (v *streamServer) answer(from identity.ID, s *pacedStream, answer answerFun
 
 // contain runs the server of a stream and turns a panic into an error, because a message that
 // causes a panic must not end the process.
-func (v *streamServer) contain(from identity.ID, serve func() error) (err error) {
+func (srv *streamServer) contain(from identity.ID, serve func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			v.node.logger.Error("p2p: handler panicked", "protocol", v.name, "from", from.Short(),
+			srv.node.logger.Error("p2p: handler panicked", "protocol", srv.name, "from", from.Short(),
 				"panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("handler panicked: %v", p)
 		}

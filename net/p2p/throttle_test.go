@@ -24,7 +24,7 @@ func (s *silence) Write(p []byte) (int, error) {
 // slow link without a stream being silent for longer than permitted.
 func TestThrottledStreamsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{upload: newUploadLimiter(128 << 10)}
+		n := &Node{uploads: uploads{upload: newUploadLimiter(128 << 10)}}
 		streams := make([]silence, 16)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

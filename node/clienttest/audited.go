@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/psyche-go/psyche/base/pause"
@@ -38,21 +37,11 @@ type Audited struct {
 	PartBytes int
 
 	toy.Part
-
-	mu             sync.Mutex
-	recomputations int
 }
 
 // Audit wraps a trainer as the trainer of a run with audits.
 func Audit(t *Trainer) *Audited {
 	return &Audited{Trainer: t, Part: toy.Part{Optimizer: toy.Optimizer{Trainer: t.ID}}}
-}
-
-// Recomputations returns the number of gradients that the trainer has recomputed.
-func (a *Audited) Recomputations() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.recomputations
 }
 
 func (a *Audited) fingerprint() [32]byte {
@@ -179,9 +168,6 @@ func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch da
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFake, err)
 	}
-	a.mu.Lock()
-	a.recomputations++
-	a.mu.Unlock()
 	gradient = in(x.Precision, gradient)
 	if a.Guess != nil {
 		gradient = a.Guess(x, gradient)

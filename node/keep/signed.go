@@ -21,8 +21,8 @@ const (
 // errUnreadable means that a signing record has no complete slot.
 var errUnreadable = errors.New("the file has no complete record")
 
-// ErrSigned means that another process of this client may have signed a result of the step.
-var ErrSigned = errors.New("another process with this key and folder has recorded its signature of a result of this or a later step; run only one process with each key")
+// errSigned means that another process of this client may have signed a result of the step.
+var errSigned = errors.New("another process with this key and folder has recorded its signature of a result of this or a later step; run only one process with each key")
 
 // Signed returns the name of the file with the newest step for which this client signed a result.
 func (f Folder) Signed() string {
@@ -69,7 +69,7 @@ func newestSigned(b []byte, run [32]byte) (step uint32, found, whole bool) {
 }
 
 // NoteSigned records that the client is about to sign a result of a step. It returns when the record
-// would survive a crash of the machine. It returns ErrSigned if this step or a later step is already
+// would survive a crash of the machine. It returns errSigned if this step or a later step is already
 // recorded: a process calls NoteSigned once for each step. The signing record has its final size from
 // the start, so that a full disk does not prevent writing. The record has two slots, and NoteSigned
 // overwrites the older slot, so that a torn write loses nothing.
@@ -93,7 +93,7 @@ func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	old := make([]byte, signedSlots*signedSlotSize)
 	n, _ := file.ReadAt(old, 0) // a missing part counts as incomplete
 	if noted, found, _ := newestSigned(old[:n], run); found && noted >= step {
-		return fmt.Errorf("%s: step %d: %w", path, noted, ErrSigned)
+		return fmt.Errorf("%s: step %d: %w", path, noted, errSigned)
 	}
 	if n < len(old) {
 		if err := file.Truncate(int64(len(old))); err != nil {

@@ -27,7 +27,7 @@ func TestNewestSigned(t *testing.T) {
 		want(two, 0, false)
 	}
 	for _, step := range []uint32{19, 20} { // as if another process had signed them
-		if err := f.NoteSigned(one, step); !errors.Is(err, ErrSigned) {
+		if err := f.NoteSigned(one, step); !errors.Is(err, errSigned) {
 			t.Errorf("step %d is recorded twice: %v", step, err)
 		}
 		want(one, 20, true)

@@ -109,8 +109,8 @@ type Kept struct {
 // Known reports whether it is known which results count, held or not.
 func (o Outcome) Known() bool { return !o.open && !o.Unsure }
 
-// Holds reports whether witnesses hold a result, applied or not.
-func (o Outcome) Holds(c Commitment) bool {
+// holds reports whether witnesses hold a result, applied or not.
+func (o Outcome) holds(c Commitment) bool {
 	return slices.ContainsFunc(o.Counted, func(counted Counted) bool { return counted.Commitment == c }) ||
 		slices.ContainsFunc(o.Kept, func(kept Kept) bool { return kept.Candidate.Commitment == c })
 }
@@ -196,13 +196,13 @@ func (t *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
 	maxFaulty := (max(int(t.Round.WitnessesElected), len(t.Round.Witnesses)) - 1) / 3
 	switch votes, needed := t.Round.Votes(c), int(t.Round.WitnessesNeeded); {
 	case !o.open:
-		return o.Holds(c), true
+		return o.holds(c), true
 	case votes >= needed:
 		return true, true
 	case votes+maxFaulty < needed:
 		return false, true
 	}
-	return o.Holds(c), false
+	return o.holds(c), false
 }
 
 // judgement is an outcome and its inputs.

@@ -47,9 +47,9 @@ var hostChange = strings.NewReplacer("Backend: host,", "Backend: slandering(host
 // liar builds the slandering client, once, and returns its path. It builds the client of this
 // checkout with liarSource, through Go's overlay. It therefore works with each host, data source
 // and model, and the product contains nothing of it.
-func (u setup) liar(ctx context.Context) (string, error) {
-	program, dir := filepath.Join(u.out, "liar", "psyche-client"), filepath.Join(u.out, "liar")
-	if _, err := os.Stat(program); err == nil && !u.stale(program) {
+func (s setup) liar(ctx context.Context) (string, error) {
+	program, dir := filepath.Join(s.out, "liar", "psyche-client"), filepath.Join(s.out, "liar")
+	if _, err := os.Stat(program); err == nil && !s.stale(program) {
 		return program, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -68,9 +68,9 @@ func (u setup) liar(ctx context.Context) (string, error) {
 }
 
 // stale reports whether a program is older than the client of the row.
-func (u setup) stale(program string) bool {
+func (s setup) stale(program string) bool {
 	own, err := os.Stat(program)
-	client, clientErr := os.Stat(u.client())
+	client, clientErr := os.Stat(s.client())
 	return errors.Join(err, clientErr) != nil || own.ModTime().Before(client.ModTime())
 }
 

@@ -32,8 +32,8 @@ type setup struct {
 	keep        bool   // also keep the output of rows without findings
 }
 
-func (u setup) psyche() string { return filepath.Join(u.bin, "psyche") }
-func (u setup) client() string { return filepath.Join(u.bin, "psyche-client") }
+func (s setup) psyche() string { return filepath.Join(s.bin, "psyche") }
+func (s setup) client() string { return filepath.Join(s.bin, "psyche-client") }
 
 // play is a running row.
 type play struct {
@@ -104,14 +104,14 @@ type outcome struct {
 }
 
 // run runs a row and checks it. It returns an error if the row could not run at all.
-func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
+func (s setup) run(ctx context.Context, r row) (o outcome, err error) {
 	began := time.Now()
-	dir, err := os.MkdirTemp(u.out, fmt.Sprintf("row-%d-", r.number))
+	dir, err := os.MkdirTemp(s.out, fmt.Sprintf("row-%d-", r.number))
 	if err != nil {
 		return o, err
 	}
-	p := &play{setup: u, row: r, dir: dir, net: &testbed.Network{Bin: u.bin, Dir: dir, RunID: runID}, lost: map[string]int{}}
-	p.world, err = u.makeWorld(ctx, r, dir)
+	p := &play{setup: s, row: r, dir: dir, net: &testbed.Network{Bin: s.bin, Dir: dir, RunID: runID}, lost: map[string]int{}}
+	p.world, err = s.makeWorld(ctx, r, dir)
 	defer p.world.end()
 	if err != nil {
 		return o, err
@@ -139,7 +139,7 @@ func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
 		return o, context.Cause(ctx)
 	}
 	o = outcome{row: r, seconds: time.Since(began).Seconds(), batches: p.batches, lost: p.lost, longest: p.longest, findings: p.findings, dir: dir}
-	if len(p.findings) == 0 && !u.keep {
+	if len(p.findings) == 0 && !s.keep {
 		o.dir = ""
 		return o, os.RemoveAll(dir)
 	}

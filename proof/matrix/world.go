@@ -56,15 +56,15 @@ func (w *world) end() {
 }
 
 // prepareModel creates the starting model and the tokens of all rows, once.
-func (u setup) prepareModel(ctx context.Context) (model, tokens string, err error) {
-	model, tokens = filepath.Join(u.out, "model"), filepath.Join(u.out, "tokens")
+func (s setup) prepareModel(ctx context.Context) (model, tokens string, err error) {
+	model, tokens = filepath.Join(s.out, "model"), filepath.Join(s.out, "tokens")
 	if _, err := os.Stat(filepath.Join(model, "model.safetensors")); err == nil {
 		return model, tokens, nil
 	}
 	if err := testbed.WriteTokens(tokens, text()); err != nil {
 		return "", "", err
 	}
-	model, err = testbed.InitModel(ctx, u.client(), u.out, []byte(modelConfig))
+	model, err = testbed.InitModel(ctx, s.client(), s.out, []byte(modelConfig))
 	return model, tokens, err
 }
 
@@ -83,9 +83,9 @@ func text() (tokens []uint16) {
 }
 
 // makeWorld creates the environment of a row's processes in a folder.
-func (u setup) makeWorld(ctx context.Context, r row, dir string) (w *world, err error) {
+func (s setup) makeWorld(ctx context.Context, r row, dir string) (w *world, err error) {
 	w = &world{tmp: filepath.Join(dir, "tmp")}
-	model, tokens, err := u.prepareModel(ctx)
+	model, tokens, err := s.prepareModel(ctx)
 	if err != nil {
 		return w, err
 	}
@@ -99,8 +99,8 @@ func (u setup) makeWorld(ctx context.Context, r row, dir string) (w *world, err 
 		"HF_ENDPOINT=" + w.hub.URL, "HF_TOKEN=" + hubToken, "HF_HOME=" + filepath.Join(dir, "huggingface"), "HF_HUB_CACHE=", "HF_HUB_OFFLINE=",
 		"WANDB_MODE=offline", "WANDB_DIR=" + filepath.Join(dir, "wandb"), "WANDB_API_KEY=", "DUMMY_TRAINING_DELAY_SECS=" + r.delay(),
 	}
-	if u.shim != "" {
-		w.env = append(w.env, "PSYCHE_TORCH_SHIM="+u.shim)
+	if s.shim != "" {
+		w.env = append(w.env, "PSYCHE_TORCH_SHIM="+s.shim)
 	}
 	files, err := folder(model)
 	if err != nil {

@@ -32,20 +32,20 @@ func StateOf(s *coordinator.State) State {
 	return now
 }
 
-func (now *State) addRound(round *coordinator.Round, c coordinator.Config) {
+func (s *State) addRound(round *coordinator.Round, c coordinator.Config) {
 	for _, member := range round.ElectedWitnesses(c) {
-		now.Elected = append(now.Elected, nameOf(round.Members[member]))
+		s.Elected = append(s.Elected, nameOf(round.Members[member]))
 	}
 	trainers := assign.Trainers(round.BatchSeed, len(round.Members), int(c.VerificationPercent))
 	for i, id := range round.Members {
 		if !slices.Contains(trainers, i) {
-			now.Idle = append(now.Idle, nameOf(id))
+			s.Idle = append(s.Idle, nameOf(id))
 		}
 		if round.Warming.Has(i) {
-			now.Uncounted = append(now.Uncounted, nameOf(id))
+			s.Uncounted = append(s.Uncounted, nameOf(id))
 		}
 	}
-	now.Witnesses, now.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
-	now.BatchSize, now.DataIndex = round.BatchSize, round.DataIndex
-	now.Batches = assign.BatchCount(len(round.Members), int(c.VerificationPercent), round.BatchSize)
+	s.Witnesses, s.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
+	s.BatchSize, s.DataIndex = round.BatchSize, round.DataIndex
+	s.Batches = assign.BatchCount(len(round.Members), int(c.VerificationPercent), round.BatchSize)
 }

@@ -126,6 +126,9 @@ type format interface {
 // fields moves the fields of an action of type A.
 type fields[A coordinator.Action] func(c *coder, a *A)
 
+// fieldsOf returns the format of the actions whose fields a function moves.
+func fieldsOf[A coordinator.Action](move func(c *coder, a *A)) format { return fields[A](move) }
+
 func (move fields[A]) write(c *coder, kind uint8, a coordinator.Action) bool {
 	action, ok := a.(A)
 	if ok {
@@ -143,13 +146,13 @@ func (move fields[A]) read(c *coder) coordinator.Action {
 
 // formats are the encodings of all actions by their kinds.
 var formats = map[uint8]format{
-	kindJoin: fields[coordinator.Join]((*coder).join),
-	kindReady: fields[coordinator.Ready](func(c *coder, a *coordinator.Ready) {
+	kindJoin: fieldsOf((*coder).join),
+	kindReady: fieldsOf(func(c *coder, a *coordinator.Ready) {
 		c.uint32(&a.Epoch, "ready")
 		c.move(a.Reveal[:], "reveal")
 		c.move(a.Next[:], "next commitment")
 	}),
-	kindWitnessRound: fields[coordinator.WitnessRound](func(c *coder, a *coordinator.WitnessRound) {
+	kindWitnessRound: fieldsOf(func(c *coder, a *coordinator.WitnessRound) {
 		c.uint32(&a.Step, "witness's step")
 		c.filter(&a.Participants, "participants")
 		c.filter(&a.Commitments, "commitments")
@@ -159,28 +162,28 @@ var formats = map[uint8]format{
 		c.uint16(&a.Claim.Loss, "claimed loss")
 		c.uint32(&a.Claim.Speed, "claimed speed")
 	}),
-	kindHealthCheck: fields[coordinator.HealthCheck](func(c *coder, a *coordinator.HealthCheck) {
+	kindHealthCheck: fieldsOf(func(c *coder, a *coordinator.HealthCheck) {
 		c.uint32(&a.Step, "health check's step")
 		c.ids(&a.Clients, "accused clients", coordinator.MaxClients)
 	}),
-	kindReportCheckpoint: fields[coordinator.ReportCheckpoint](func(c *coder, a *coordinator.ReportCheckpoint) {
+	kindReportCheckpoint: fieldsOf(func(c *coder, a *coordinator.ReportCheckpoint) {
 		c.uint32(&a.Step, "report's step")
 		c.move(a.Digest[:], "digest")
 	}),
-	kindWithdraw:     fields[coordinator.Withdraw](func(c *coder, a *coordinator.Withdraw) { c.move(a.Client[:], "withdrawn client") }),
-	kindSetPaused:    fields[coordinator.SetPaused](func(c *coder, a *coordinator.SetPaused) { c.bool(&a.Paused, "paused") }),
-	kindUpdateConfig: fields[coordinator.UpdateConfig]((*coder).updateConfig),
-	kindAuthorize: fields[coordinator.Authorize](func(c *coder, a *coordinator.Authorize) {
+	kindWithdraw:     fieldsOf(func(c *coder, a *coordinator.Withdraw) { c.move(a.Client[:], "withdrawn client") }),
+	kindSetPaused:    fieldsOf(func(c *coder, a *coordinator.SetPaused) { c.bool(&a.Paused, "paused") }),
+	kindUpdateConfig: fieldsOf((*coder).updateConfig),
+	kindAuthorize: fieldsOf(func(c *coder, a *coordinator.Authorize) {
 		c.move(a.Grantee[:], "grantee")
 		c.bool(&a.Allowed, "allowed")
 	}),
-	kindSetDelegates: fields[coordinator.SetDelegates](func(c *coder, a *coordinator.SetDelegates) {
+	kindSetDelegates: fieldsOf(func(c *coder, a *coordinator.SetDelegates) {
 		c.uint32(&a.Number, "number of the authorization")
 		c.ids(&a.Delegates, "delegates", coordinator.MaxDelegates)
 	}),
-	kindEject: fields[coordinator.Eject](func(c *coder, a *coordinator.Eject) { c.move(a.Client[:], "ejected client") }),
-	kindClose: fields[coordinator.Close](func(*coder, *coordinator.Close) {}),
-	kindReportUpload: fields[coordinator.ReportUpload](func(c *coder, a *coordinator.ReportUpload) {
+	kindEject: fieldsOf(func(c *coder, a *coordinator.Eject) { c.move(a.Client[:], "ejected client") }),
+	kindClose: fieldsOf(func(*coder, *coordinator.Close) {}),
+	kindReportUpload: fieldsOf(func(c *coder, a *coordinator.ReportUpload) {
 		if len(a.Place.Repo)+len(a.Place.Revision) > coordinator.MaxRepoLength {
 			panic("wire: a place with a longer name than a run can keep")
 		}
@@ -190,19 +193,19 @@ var formats = map[uint8]format{
 		c.text(&a.Place.Repo, "repository", coordinator.MaxRepoLength)
 		c.text(&a.Place.Revision, "revision", coordinator.MaxRepoLength)
 	}),
-	kindEquivocation: fields[coordinator.Equivocation]((*coder).equivocation),
-	kindReturn:       fields[coordinator.Return](func(c *coder, a *coordinator.Return) { c.uint32(&a.Epoch, "return") }),
-	kindAccuse: fields[coordinator.Accuse](func(c *coder, a *coordinator.Accuse) {
+	kindEquivocation: fieldsOf((*coder).equivocation),
+	kindReturn:       fieldsOf(func(c *coder, a *coordinator.Return) { c.uint32(&a.Epoch, "return") }),
+	kindAccuse: fieldsOf(func(c *coder, a *coordinator.Accuse) {
 		c.uint32(&a.Step, "step of the accused's result")
 		c.move(a.Client[:], "accused client")
 		c.uint8((*uint8)(&a.Fault), "fault")
 	}),
-	kindVote: fields[coordinator.Vote](func(c *coder, a *coordinator.Vote) {
+	kindVote: fieldsOf(func(c *coder, a *coordinator.Vote) {
 		c.uint32(&a.Step, "step of the accused's result")
 		c.move(a.Client[:], "accused client")
 		c.bool(&a.Guilty, "guilty")
 	}),
-	kindAdmit: fields[coordinator.Admit](func(c *coder, a *coordinator.Admit) {
+	kindAdmit: fieldsOf(func(c *coder, a *coordinator.Admit) {
 		c.move(a.Grant[:], "grant")
 		c.move(a.Client[:], "admitted client")
 		c.bool(&a.Allowed, "allowed")

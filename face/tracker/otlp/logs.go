@@ -35,14 +35,14 @@ type leveled struct {
 }
 
 // Enabled implements slog.Handler.
-func (h leveled) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level.Level() }
+func (l leveled) Enabled(_ context.Context, level slog.Level) bool { return level >= l.level.Level() }
 
 // WithAttrs implements slog.Handler.
-func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return leveled{h.Handler.WithAttrs(attrs), h.level}
+func (l leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return leveled{l.Handler.WithAttrs(attrs), l.level}
 }
 
 // WithGroup implements slog.Handler.
-func (h leveled) WithGroup(name string) slog.Handler {
-	return leveled{h.Handler.WithGroup(name), h.level}
+func (l leveled) WithGroup(name string) slog.Handler {
+	return leveled{l.Handler.WithGroup(name), l.level}
 }

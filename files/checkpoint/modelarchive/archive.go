@@ -122,10 +122,10 @@ func (r *reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (p *Archive) appendHead(b []byte) []byte {
+func (a *Archive) appendHead(b []byte) []byte {
 	b = append(b, magic...)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(p.files)))
-	for _, f := range p.files {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(a.files)))
+	for _, f := range a.files {
 		b = append(b, byte(len(f.name)))
 		b = append(b, f.name...)
 		b = binary.LittleEndian.AppendUint64(b, uint64(f.size))
@@ -135,21 +135,21 @@ func (p *Archive) appendHead(b []byte) []byte {
 }
 
 // Size returns the size of the model archive in bytes.
-func (p *Archive) Size() int64 { return p.size }
+func (a *Archive) Size() int64 { return a.size }
 
 // Parameters returns the number of parameters of the model.
-func (p *Archive) Parameters() uint64 { return p.parameters }
+func (a *Archive) Parameters() uint64 { return a.parameters }
 
 // ReadAt implements io.ReaderAt.
-func (p *Archive) ReadAt(b []byte, offset int64) (n int, err error) {
-	start := int64(len(p.head))
+func (a *Archive) ReadAt(b []byte, offset int64) (n int, err error) {
+	start := int64(len(a.head))
 	if offset < start {
-		n = copy(b, p.head[offset:])
+		n = copy(b, a.head[offset:])
 	}
-	for _, f := range p.files {
+	for _, f := range a.files {
 		if at := offset + int64(n); n < len(b) && at >= start && at < start+f.size {
 			end := n + int(min(int64(len(b)-n), start+f.size-at))
-			if err := p.readFile(f.name, b[n:end], at-start); err != nil {
+			if err := a.readFile(f.name, b[n:end], at-start); err != nil {
 				return n, err
 			}
 			n = end
@@ -163,8 +163,8 @@ func (p *Archive) ReadAt(b []byte, offset int64) (n int, err error) {
 }
 
 // readFile fills b from an offset of a file.
-func (p *Archive) readFile(name string, b []byte, offset int64) error {
-	content, err := os.Open(filepath.Join(p.dir, name))
+func (a *Archive) readFile(name string, b []byte, offset int64) error {
+	content, err := os.Open(filepath.Join(a.dir, name))
 	if err != nil {
 		return err
 	}

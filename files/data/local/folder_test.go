@@ -224,9 +224,8 @@ func TestFileThatShrankIsNamed(t *testing.T) {
 	if err := os.Truncate(path, 10); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Sequences(context.Background(), assign.BatchID{Start: 1, End: 2}); err == nil || !strings.Contains(err.Error(), "a.ds at token 4") {
-		t.Errorf("got %v", err)
-	}
+	_, err := f.Sequences(context.Background(), assign.BatchID{Start: 1, End: 2})
+	golden.Message(t, "second batch", err)
 }
 
 func TestBatchesAreBounded(t *testing.T) {

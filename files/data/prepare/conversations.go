@@ -53,8 +53,8 @@ func (l *lines) conversation() ([]byte, error) {
 
 func (l *lines) place() string { return fmt.Sprintf("line %d", l.line) }
 
-func (a *objects) conversation() ([]byte, error) { return a.nextObject() }
-func (a *objects) place() string                 { return fmt.Sprintf("object %d", a.read) }
+func (o *objects) conversation() ([]byte, error) { return o.nextObject() }
+func (o *objects) place() string                 { return fmt.Sprintf("object %d", o.read) }
 
 // openObjects opens a file with an array of objects, or with objects one after the other.
 func openObjects(file *os.File) (conversations, error) {

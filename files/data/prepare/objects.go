@@ -72,16 +72,16 @@ func firstByte(from *bufio.Reader) byte {
 }
 
 // begin reads the start of an array, and the objects before position.
-func (a *objects) begin(position int64) error {
-	if a.array {
-		if start, err := a.decoder.Token(); err != nil || start != json.Delim('[') {
-			a.end()
+func (o *objects) begin(position int64) error {
+	if o.array {
+		if start, err := o.decoder.Token(); err != nil || start != json.Delim('[') {
+			o.end()
 			return fmt.Errorf("want an array of JSON objects, or one object: %w", errors.Join(err, errNotObjects))
 		}
 	}
-	for a.read < position {
-		if _, err := a.nextObject(); err != nil {
-			a.end()
+	for o.read < position {
+		if _, err := o.nextObject(); err != nil {
+			o.end()
 			return fmt.Errorf("read again up to object %d: %w", position, err)
 		}
 	}
@@ -90,57 +90,57 @@ func (a *objects) begin(position int64) error {
 
 var errNotObjects = errors.New("set another --format (jsonl: one object per line; text: one text per file)")
 
-func (a *objects) position() int64 { return a.read }
+func (o *objects) position() int64 { return o.read }
 
-func (a *objects) Close() error {
-	a.end()
-	return a.file.Close()
+func (o *objects) Close() error {
+	o.end()
+	return o.file.Close()
 }
 
 // nextObject returns the next object, or io.EOF after the last object.
-func (a *objects) nextObject() (json.RawMessage, error) {
-	a.limit.reset()
-	if a.array && !a.decoder.More() {
-		if end, err := a.decoder.Token(); err != nil || end != json.Delim(']') {
-			return nil, a.cutOff(err)
+func (o *objects) nextObject() (json.RawMessage, error) {
+	o.limit.reset()
+	if o.array && !o.decoder.More() {
+		if end, err := o.decoder.Token(); err != nil || end != json.Delim(']') {
+			return nil, o.cutOff(err)
 		}
-		if _, err := a.decoder.Token(); !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("after object %d: unexpected data after the array", a.read)
+		if _, err := o.decoder.Token(); !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("after object %d: unexpected data after the array", o.read)
 		}
 		return nil, io.EOF
 	}
 	var object json.RawMessage
-	switch err := a.decoder.Decode(&object); {
+	switch err := o.decoder.Decode(&object); {
 	case err == nil:
-		a.read++
+		o.read++
 		return object, nil
-	case !a.array && errors.Is(err, io.EOF):
+	case !o.array && errors.Is(err, io.EOF):
 		return nil, io.EOF
-	case !a.array:
-		return nil, fmt.Errorf("after object %d: %w; get the file again if it is truncated", a.read, err)
+	case !o.array:
+		return nil, fmt.Errorf("after object %d: %w; get the file again if it is truncated", o.read, err)
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, a.cutOff(err)
+		return nil, o.cutOff(err)
 	default:
-		return nil, fmt.Errorf("object %d: %w", a.read+1, err)
+		return nil, fmt.Errorf("object %d: %w", o.read+1, err)
 	}
 }
 
 // cutOff is the error for an array without an end. It differs from io.EOF, which ends the texts.
-func (a *objects) cutOff(err error) error {
+func (o *objects) cutOff(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("after object %d: the array has no end; get the file again if it is truncated", a.read)
+		return fmt.Errorf("after object %d: the array has no end; get the file again if it is truncated", o.read)
 	}
-	return fmt.Errorf("after object %d: %w", a.read, err)
+	return fmt.Errorf("after object %d: %w", o.read, err)
 }
 
-func (a *objects) next() (sample, error) {
-	object, err := a.nextObject()
+func (o *objects) next() (sample, error) {
+	object, err := o.nextObject()
 	if err != nil {
 		return sample{}, err
 	}
-	text, err := textOf(object, a.field)
+	text, err := textOf(object, o.field)
 	if err != nil {
-		return sample{}, fmt.Errorf("object %d: %w", a.read, err)
+		return sample{}, fmt.Errorf("object %d: %w", o.read, err)
 	}
 	return text, nil
 }

@@ -18,14 +18,14 @@ type braces struct {
 }
 
 // text returns a format with its fields replaced.
-func (f *braces) text(format string, depth int) string {
+func (bs *braces) text(format string, depth int) string {
 	if depth > 2 {
-		f.r.wrong("a format within a format within a format")
+		bs.r.wrong("a format within a format within a format")
 	}
-	f.r.spend(len(format))
-	b := f.r.buffer()
+	bs.r.spend(len(format))
+	b := bs.r.buffer()
 	for format != "" {
-		f.r.step(1)
+		bs.r.step(1)
 		at := strings.IndexAny(format, "{}")
 		if at < 0 {
 			b.add(format)
@@ -38,17 +38,17 @@ func (f *braces) text(format string, depth int) string {
 			continue
 		}
 		if format[at] == '}' {
-			f.r.wrong("unmatched brace in a format")
+			bs.r.wrong("unmatched brace in a format")
 		}
-		field, rest := f.field(format[at+1:])
-		b.add(f.replaced(field, depth))
+		field, rest := bs.field(format[at+1:])
+		b.add(bs.replaced(field, depth))
 		format = rest
 	}
 	return b.String()
 }
 
 // field splits a format after the brace that ends its first field.
-func (f *braces) field(format string) (field, rest string) {
+func (bs *braces) field(format string) (field, rest string) {
 	depth, bracket := 1, false
 	for i := range len(format) {
 		switch c := format[i]; {
@@ -65,12 +65,12 @@ func (f *braces) field(format string) (field, rest string) {
 			}
 		}
 	}
-	f.r.wrong("unmatched brace in a format")
+	bs.r.wrong("unmatched brace in a format")
 	return "", ""
 }
 
 // parts splits a field into its name, its conversion and its specification.
-func (f *braces) parts(field string) (name, conversion, spec string) {
+func (bs *braces) parts(field string) (name, conversion, spec string) {
 	end, bracket := len(field), false
 	for i := range len(field) {
 		c := field[i]
@@ -84,7 +84,7 @@ func (f *braces) parts(field string) (name, conversion, spec string) {
 		case bracket:
 			continue
 		case c == '{' || c == '}':
-			f.r.wrong("unexpected brace in the field {%.40s}", field)
+			bs.r.wrong("unexpected brace in the field {%.40s}", field)
 		}
 		if c == ':' || c == '!' {
 			end = i
@@ -95,90 +95,90 @@ func (f *braces) parts(field string) (name, conversion, spec string) {
 	if strings.HasPrefix(rest, "!") {
 		_, n := utf8.DecodeRuneInString(rest[1:])
 		if conversion = rest[1 : 1+n]; conversion == "" {
-			f.r.wrong("a field without its conversion")
+			bs.r.wrong("a field without its conversion")
 		}
 		if rest = rest[1+n:]; rest != "" && rest[0] != ':' {
-			f.r.wrong("unexpected text behind the conversion of the field {%.40s}", field)
+			bs.r.wrong("unexpected text behind the conversion of the field {%.40s}", field)
 		}
 	}
 	return name, conversion, strings.TrimPrefix(rest, ":")
 }
 
 // replaced returns the text of a field.
-func (f *braces) replaced(field string, depth int) string {
-	name, conversion, spec := f.parts(field)
-	value := f.value(name)
+func (bs *braces) replaced(field string, depth int) string {
+	name, conversion, spec := bs.parts(field)
+	value := bs.value(name)
 	switch conversion {
 	case "":
 	case "s":
-		value = f.r.text(value)
+		value = bs.r.text(value)
 	case "r":
-		b := f.r.buffer()
-		f.r.repr(b, value, 0)
+		b := bs.r.buffer()
+		bs.r.repr(b, value, 0)
 		value = b.String()
 	case "a":
-		value = f.r.ascii(value)
+		value = bs.r.ascii(value)
 	default:
-		f.r.wrong("the conversion !%s", conversion)
+		bs.r.wrong("the conversion !%s", conversion)
 	}
 	if strings.ContainsAny(spec, "{}") {
-		spec = f.text(spec, depth+1)
+		spec = bs.text(spec, depth+1)
 	} else if depth == 2 {
-		f.r.wrong("a format within a format within a format")
+		bs.r.wrong("a format within a format within a format")
 	}
-	if !f.escape {
-		return f.r.inFormat(value, spec)
+	if !bs.escape {
+		return bs.r.inFormat(value, spec)
 	}
 	if safe, isSafe := value.(markup); isSafe {
 		if spec != "" {
-			f.r.wrong("the format %.40q of a safe string", spec)
+			bs.r.wrong("the format %.40q of a safe string", spec)
 		}
 		return string(safe)
 	}
-	return string(f.r.escaped(f.r.inFormat(value, spec)))
+	return string(bs.r.escaped(bs.r.inFormat(value, spec)))
 }
 
 // value returns the value of a field: an argument, or one of its attributes or items.
-func (f *braces) value(name string) any {
+func (bs *braces) value(name string) any {
 	end := strings.IndexAny(name, ".[")
 	if end < 0 {
 		end = len(name)
 	}
-	value := f.argument(name[:end], end < len(name))
+	value := bs.argument(name[:end], end < len(name))
 	for rest := name[end:]; rest != ""; {
-		f.r.step(1)
+		bs.r.step(1)
 		if rest[0] == '.' {
 			end := strings.IndexAny(rest[1:], ".[") + 1
 			if end == 0 {
 				end = len(rest)
 			}
 			if end == 1 {
-				f.r.wrong("an empty attribute in the field {%.40s}", name)
+				bs.r.wrong("an empty attribute in the field {%.40s}", name)
 			}
-			value, rest = f.r.attribute(value, rest[1:end]), rest[end:]
+			value, rest = bs.r.attribute(value, rest[1:end]), rest[end:]
 			continue
 		}
 		end := strings.IndexByte(rest, ']')
 		if rest[0] != '[' || end <= 1 {
-			f.r.wrong("the field {%.40s}", name)
+			bs.r.wrong("the field {%.40s}", name)
 		}
 		var key any = rest[1:end]
-		if n, isPlace := f.place(rest[1:end]); isPlace {
+		if n, isPlace := bs.place(rest[1:end]); isPlace {
 			key = n
 		}
-		value, rest = f.r.item(value, key), rest[end+1:]
+		value, rest = bs.r.item(value, key), rest[end+1:]
 	}
 	return value
 }
 
 // place reads a number. It refuses numbers that Python and this program would read differently.
-func (f *braces) place(text string) (n int64, isPlace bool) {
+func (bs *braces) place(text string) (n int64, isPlace bool) {
 	if !every(text, decimalRune) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		f.r.unsupported("the number %.40s in a format", text)
+		bs.r.unsupported("the number %.40s in a format", text)
 	}
 	return n, true
 }
@@ -186,40 +186,40 @@ func (f *braces) place(text string) (n int64, isPlace bool) {
 func decimalRune(c rune) bool { _, isDecimal := decimalValue(c); return isDecimal }
 
 // argument returns the argument that a field names.
-func (f *braces) argument(name string, more bool) any {
-	at, isPlace := f.place(name)
+func (bs *braces) argument(name string, more bool) any {
+	at, isPlace := bs.place(name)
 	switch {
 	case name == "" && more:
-		f.r.unsupported("a field of a format without a name, but with an attribute or an item")
-	case name == "" && f.manual, isPlace && f.next > 0 && !more:
-		f.r.wrong("a format with both numbered and unnumbered fields")
+		bs.r.unsupported("a field of a format without a name, but with an attribute or an item")
+	case name == "" && bs.manual, isPlace && bs.next > 0 && !more:
+		bs.r.wrong("a format with both numbered and unnumbered fields")
 	case name == "":
-		at = int64(f.next)
-		f.next++
+		at = int64(bs.next)
+		bs.next++
 	case isPlace:
-		f.manual = f.manual || !more
+		bs.manual = bs.manual || !more
 	default:
-		if value, found := f.named(name); found {
+		if value, found := bs.named(name); found {
 			return value
 		}
-		f.r.wrong("a format has the missing key %.40s", name)
+		bs.r.wrong("a format has the missing key %.40s", name)
 	}
-	if at >= int64(len(f.given.placed)) {
-		f.r.wrong("a format has more fields than values")
+	if at >= int64(len(bs.given.placed)) {
+		bs.r.wrong("a format has more fields than values")
 	}
-	return f.given.placed[at]
+	return bs.given.placed[at]
 }
 
 // named returns the named argument with a name.
-func (f *braces) named(name string) (value any, found bool) {
-	if f.values == nil {
-		f.values = map[string]any{}
-		for i, name := range f.given.names {
-			f.r.spend(32)
-			f.values[name] = f.given.named[i]
+func (bs *braces) named(name string) (value any, found bool) {
+	if bs.values == nil {
+		bs.values = map[string]any{}
+		for i, name := range bs.given.names {
+			bs.r.spend(32)
+			bs.values[name] = bs.given.named[i]
 		}
 	}
-	value, found = f.values[name]
+	value, found = bs.values[name]
 	return value, found
 }
 

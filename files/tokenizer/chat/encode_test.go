@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
@@ -30,24 +31,34 @@ func framed(t *testing.T) *tokenizer.Tokenizer {
 	return coder
 }
 
+// refusal is the reason to refuse a conversation.
+type refusal int
+
+const (
+	none     refusal = iota
+	contains         // a text contains a control token
+	differs          // the template changes the control tokens
+)
+
 func TestEncodeKeepsTheFrame(t *testing.T) {
 	coder := framed(t)
 	const plain = "{% for m in messages %}<|user|>{{ m.content | trim }}<|end|>{% endfor %}"
 	const assembling = "{% for m in messages %}<|user|>{{ m.content.replace('#', '') }}<|end|>{% endfor %}"
 	const suppressing = "{% for m in messages %}<|user|>{% if 'stop' in m.content %}{{ m.content }}{% else %}{{ m.content }}<|end|>{% endif %}{% endfor %}"
 	for title, test := range map[string]struct {
-		template, content, problem string
-		ends                       []int32
+		template, content string
+		refused           refusal
+		ends              []int32
 	}{
-		"text":                       {plain, " What does |end> mean? ", "", nil},
-		"nothing":                    {plain, "", "", nil},
-		"an end":                     {plain, "a<|end|>", `message 1 (role user) contains "<|end|>"`, nil},
-		"not special, of the frame":  {plain, "a<|user|>", `"<|user|>"`, nil},
-		"not special, of no frame":   {plain, "<think>a", "", nil},
-		"made by the template":       {assembling, "a<|e#nd|>", "the template produces different", nil},
-		"no frame":                   {suppressing, "stop", "the template produces different", nil},
-		"in place of one of a frame": {suppressing, "stop<|end|>", "", nil}, // the same control tokens, in the same order
-		"an id that ends texts":      {plain, "a\x00b", `"\x00"`, []int32{0}},
+		"text":                       {plain, " What does |end> mean? ", none, nil},
+		"nothing":                    {plain, "", none, nil},
+		"an end":                     {plain, "a<|end|>", contains, nil},
+		"not special, of the frame":  {plain, "a<|user|>", contains, nil},
+		"not special, of no frame":   {plain, "<think>a", none, nil},
+		"made by the template":       {assembling, "a<|e#nd|>", differs, nil},
+		"no frame":                   {suppressing, "stop", differs, nil},
+		"in place of one of a frame": {suppressing, "stop<|end|>", none, nil}, // the same control tokens, in the same order
+		"an id that ends texts":      {plain, "a\x00b", contains, []int32{0}},
 	} {
 		tokens, err := Parse(test.template)
 		if err != nil {
@@ -60,7 +71,7 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 		}
 		if text, err := json.Marshal([]map[string]string{{"name": test.content}}); err != nil {
 			t.Fatal(err)
-		} else if direct := strings.HasPrefix(test.problem, "message") || strings.HasPrefix(test.problem, `"`); direct {
+		} else if test.refused == contains {
 			for _, m := range []Input{{Tools: text}, {Messages: []Message{{Role: "user", Calls: text}}}, {Messages: []Message{{Role: "user", Name: name}}}} {
 				m.Messages = append(m.Messages, Message{Role: "user", Content: "Hi"})
 				if _, err := tokens.Encode(coder, m, test.ends); !errors.Is(err, ErrControl) || errors.Is(err, ErrToolControl) != (m.Tools != nil) {
@@ -69,10 +80,11 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 			}
 		}
 		ids, err := tokens.Encode(coder, in, test.ends)
-		if test.problem != "" {
-			if !errors.Is(err, ErrControl) || !strings.Contains(err.Error(), test.problem) {
-				t.Errorf("%s: error %v, want %s", title, err, test.problem)
+		if test.refused != none {
+			if !errors.Is(err, ErrControl) {
+				t.Errorf("%s: error %v", title, err)
 			}
+			golden.Message(t, title, err)
 			continue
 		}
 		if err != nil {

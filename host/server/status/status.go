@@ -288,6 +288,18 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	line := func(name, format string, values ...any) {
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, plain.Text(fmt.Sprintf(format, values...))) // Flush returns the error
 	}
+	r.printProgress(line, now)
+	r.printModel(line)
+	line("host", "%s", r.Host)
+	r.printAuthority(line)
+	r.printClients(line)
+	return w.Flush()
+}
+
+// printer writes a line with a name.
+type printer func(name, format string, values ...any)
+
+func (r Run) printProgress(line printer, now time.Time) {
 	line("run", "%s", r.RunID)
 	if r.Name != "" {
 		line("name", "%s", r.Name)
@@ -311,6 +323,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		line("round", "%d members, %d of %d witnesses (quorum %d), %d sequences",
 			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)
 	}
+}
+
+func (r Run) printModel(line printer) {
 	for i, text := range claimedText(r.Claimed) {
 		line(title("learning", i), "%s", text)
 	}
@@ -324,7 +339,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	for i, l := range r.Lapses {
 		line(title("not in the model", i), "steps %d to %d", l.First, l.Last)
 	}
-	line("host", "%s", r.Host)
+}
+
+func (r Run) printAuthority(line printer) {
 	line("main authority", "%s", r.Authority.Main)
 	if r.Authority.Permissioned {
 		line("join authority", "%s", r.Authority.Join)
@@ -340,6 +357,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 			line(title("authorized", i), "%s%s", a.Grantee, delegates)
 		}
 	}
+}
+
+func (r Run) printClients(line printer) {
 	for i, c := range r.Members {
 		line(title("members", i), "%s %s%s", c.ID, c.State, r.claim(c.ID))
 	}
@@ -362,7 +382,6 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		line("waits for", "a client that has the model of step %d, until %s; then the run continues from an older model, unless a newcomer has the newer one",
 			r.Checkpoint.Step, time.UnixMilli(int64(r.Awaits*1000)).UTC().Format(time.DateTime+" MST"))
 	}
-	return w.Flush()
 }
 
 // stateText describes the run state and its start time. A new run has no start time.

@@ -14,7 +14,7 @@ type deviceBuffer struct {
 	tensor Tensor
 }
 
-// newBuffer returns a buffer with a copy of the values, of which there must be at least one.
+// newBuffer returns a buffer with a copy of at least one value.
 func (d *Device) newBuffer(values []float32) (*deviceBuffer, error) {
 	if len(values) == 0 {
 		return nil, fmt.Errorf("device buffer: %w: no elements", distro.ErrInput)

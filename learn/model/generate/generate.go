@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/kvcache"
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -54,12 +53,21 @@ func (o Options) check() error {
 	return nil
 }
 
+// Model is a [model.Model] for generating texts. Its methods are documented there.
+type Model interface {
+	Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor
+	NewCache() *kvcache.Cache
+	VocabSize() int
+	MaxTokens() int
+	Engine() *torch.Engine
+}
+
 // Tokens calls emit with each token that follows the prompt, until a token of Stop, MaxTokens, or
 // an error of emit.
 //
 // The context is limited to the model's longest sequence. When it is full, generation continues
 // with the newer half of it.
-func Tokens(ctx context.Context, m model.Model, prompt []int32, o Options, emit func(id int32) error) error {
+func Tokens(ctx context.Context, m Model, prompt []int32, o Options, emit func(id int32) error) error {
 	return NewTogether(m).Tokens(ctx, prompt, o, emit)
 }
 
@@ -95,7 +103,7 @@ func (g *Together) Tokens(ctx context.Context, prompt []int32, o Options, emit f
 // writer generates one text.
 type writer struct {
 	together *Together
-	model    model.Model
+	model    Model
 	cache    *kvcache.Cache
 	text     []int32
 	sampler  sampler

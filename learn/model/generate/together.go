@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/kvcache"
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -26,7 +25,7 @@ const (
 // Together computes the next tokens of all texts that are generated at the same time in one pass
 // through the model. This takes little longer than a pass for one text.
 type Together struct {
-	model model.Model
+	model Model
 
 	mu      sync.Mutex
 	writing int    // texts being generated
@@ -46,7 +45,7 @@ type ask struct {
 }
 
 // NewTogether returns a Together that generates several texts with a model at the same time.
-func NewTogether(m model.Model) *Together { return &Together{model: m} }
+func NewTogether(m Model) *Together { return &Together{model: m} }
 
 // enter and leave count the texts being generated.
 func (g *Together) enter() {

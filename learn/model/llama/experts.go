@@ -219,17 +219,17 @@ func (m *Llama) mix(s *torch.Scope, e *mixture, x *torch.Tensor) *torch.Tensor {
 
 // choose returns the experts of each of rows [tokens,HiddenSize] and their shares, both [tokens,PerToken]. Scores are
 // f32 for every type of rows.
-func (e *mixture) choose(s *torch.Scope, c Experts, rows *torch.Tensor) (choices []int64, share *torch.Tensor) {
-	scores := rows.To(torch.F32).Linear(e.router)
-	if e.routerBias != nil {
-		scores = scores.Add(e.routerBias)
+func (m *mixture) choose(s *torch.Scope, c Experts, rows *torch.Tensor) (choices []int64, share *torch.Tensor) {
+	scores := rows.To(torch.F32).Linear(m.router)
+	if m.routerBias != nil {
+		scores = scores.Add(m.routerBias)
 	}
 	if !c.Late {
 		scores = c.score(scores)
 	}
 	var correction []float32
-	if e.correction != nil {
-		correction = e.correction.CopyFloat32s()
+	if m.correction != nil {
+		correction = m.correction.CopyFloat32s()
 	}
 	tokens, chosen := rows.Dim(0), int64(c.PerToken)
 	choices = make([]int64, tokens*chosen)

@@ -25,9 +25,9 @@ type llama4Fields struct {
 type chunk struct{ window }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (k *chunk) UnmarshalJSON(data []byte) error {
-	k.written = true
-	if err := json.Unmarshal(data, &k.tokens); err != nil {
+func (c *chunk) UnmarshalJSON(data []byte) error {
+	c.written = true
+	if err := json.Unmarshal(data, &c.tokens); err != nil {
 		return fmt.Errorf("attention_chunk_size: want an integer or null, not %s", data)
 	}
 	return nil

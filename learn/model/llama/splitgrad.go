@@ -63,11 +63,11 @@ func (p *Split) Gradient(ctx context.Context, ids, targets []int32, batch, token
 func (p *Split) first() *torch.Engine { return p.shards[0].model.engine }
 
 // forward adds the output of sublayer h to the stream. Each layer has two sublayers.
-func (a *pass) forward(ctx context.Context, h int) error {
-	a.halves[h] = make([]half, len(a.split.shards))
-	parts := make([][]float32, len(a.split.shards))
-	err := a.split.onAll(ctx, true, func(i int, scope *torch.Scope, s *shard) error {
-		in := scope.FromFloat32s(a.stream, a.shape...).SetRequiresGrad(true)
+func (p *pass) forward(ctx context.Context, h int) error {
+	p.halves[h] = make([]half, len(p.split.shards))
+	parts := make([][]float32, len(p.split.shards))
+	err := p.split.onAll(ctx, true, func(i int, scope *torch.Scope, s *shard) error {
+		in := scope.FromFloat32s(p.stream, p.shape...).SetRequiresGrad(true)
 		x, out := in.To(s.model.options.Compute), (*torch.Tensor)(nil)
 		if h%2 == 0 {
 			out = s.model.attention(scope, &s.model.blocks[h/2], x, s.model.rotations(scope, 0, x.Dim(1), s.model.long(x.Dim(1))))
@@ -79,24 +79,24 @@ func (a *pass) forward(ctx context.Context, h int) error {
 		}
 		out = out.To(torch.F32).Contiguous()
 		parts[i] = out.Float32s()
-		a.halves[h][i] = half{scope.Keep(in), scope.Keep(out)}
+		p.halves[h][i] = half{scope.Keep(in), scope.Keep(out)}
 		return nil
 	})
 	if err == nil {
-		accumulate(a.stream, parts)
+		accumulate(p.stream, parts)
 	}
 	return err
 }
 
 // head computes the loss on the first engine, and the gradient at the end of the stream.
-func (a *pass) head(ctx context.Context, targets []int32, share float64) (loss float64, err error) {
-	err = a.split.first().Do(ctx, true, func(s *torch.Scope) error {
-		m := a.split.shards[0].model
-		in := s.FromFloat32s(a.stream, a.shape...).SetRequiresGrad(true)
+func (p *pass) head(ctx context.Context, targets []int32, share float64) (loss float64, err error) {
+	err = p.split.first().Do(ctx, true, func(s *torch.Scope) error {
+		m := p.split.shards[0].model
+		in := s.FromFloat32s(p.stream, p.shape...).SetRequiresGrad(true)
 		l := m.crossEntropy(m.scaledHidden(in.To(m.options.Compute)), s.FromInt32s(targets, int64(len(targets))))
 		loss = l.Item()
 		l.MulScalar(share).Backward()
-		a.slope = in.Grad().Contiguous().CopyFloat32s()
+		p.slope = in.Grad().Contiguous().CopyFloat32s()
 		return nil
 	})
 	return loss, err
@@ -104,17 +104,17 @@ func (a *pass) head(ctx context.Context, targets []int32, share float64) (loss f
 
 // backward adds the gradient through sublayer h, of two in each layer, to the gradient of the
 // stream. The stream's own gradient bypasses the sublayer.
-func (a *pass) backward(ctx context.Context, h int) error {
-	parts := make([][]float32, len(a.split.shards))
-	err := a.split.onAll(ctx, true, func(i int, scope *torch.Scope, _ *shard) error {
-		done := &a.halves[h][i]
-		done.out.Mul(scope.FromFloat32s(a.slope, a.shape...)).Sum().Backward()
+func (p *pass) backward(ctx context.Context, h int) error {
+	parts := make([][]float32, len(p.split.shards))
+	err := p.split.onAll(ctx, true, func(i int, scope *torch.Scope, _ *shard) error {
+		done := &p.halves[h][i]
+		done.out.Mul(scope.FromFloat32s(p.slope, p.shape...)).Sum().Backward()
 		parts[i] = done.in.Grad().Contiguous().CopyFloat32s()
 		done.free()
 		return nil
 	})
 	if err == nil {
-		accumulate(a.slope, parts)
+		accumulate(p.slope, parts)
 	}
 	return err
 }
@@ -128,9 +128,9 @@ func (h *half) free() {
 }
 
 // free frees the tensors of an interrupted pass.
-func (a *pass) free(ctx context.Context) error {
-	return a.split.onAll(ctx, false, func(i int, _ *torch.Scope, _ *shard) error {
-		for _, of := range a.halves {
+func (p *pass) free(ctx context.Context) error {
+	return p.split.onAll(ctx, false, func(i int, _ *torch.Scope, _ *shard) error {
+		for _, of := range p.halves {
 			if of != nil {
 				of[i].free()
 			}

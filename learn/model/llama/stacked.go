@@ -51,15 +51,15 @@ func (e Experts) takeStacked(layer func(name string) *torch.Tensor) *experts.Sta
 }
 
 // gated computes the inner values [experts,n,inner] of gates and factors [experts,n,2·inner].
-func (k Stacked) gated(gateUp *torch.Tensor) *torch.Tensor {
+func (s Stacked) gated(gateUp *torch.Tensor) *torch.Tensor {
 	count, n, inner := gateUp.Dim(0), gateUp.Dim(1), gateUp.Dim(2)/2
-	if k.Clamped == nil {
+	if s.Clamped == nil {
 		return gateUp.Narrow(2, 0, inner).SwiGLU(gateUp.Narrow(2, inner, inner))
 	}
 	pairs := gateUp.Reshape(count, n, inner, 2)
-	gate := atMost(pairs.Narrow(3, 0, 1).Squeeze(3), k.Clamped.Limit)
-	up := atMost(atMost(pairs.Narrow(3, 1, 1).Squeeze(3), k.Clamped.Limit).Neg(), k.Clamped.Limit).Neg()
-	return gate.Mul(gate.MulScalar(k.Clamped.Alpha).Sigmoid()).Mul(up.AddScalar(1))
+	gate := atMost(pairs.Narrow(3, 0, 1).Squeeze(3), s.Clamped.Limit)
+	up := atMost(atMost(pairs.Narrow(3, 1, 1).Squeeze(3), s.Clamped.Limit).Neg(), s.Clamped.Limit).Neg()
+	return gate.Mul(gate.MulScalar(s.Clamped.Alpha).Sigmoid()).Mul(up.AddScalar(1))
 }
 
 // atMost returns the smaller of x and limit. The gradient of clamped elements is zero.

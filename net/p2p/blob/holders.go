@@ -196,8 +196,8 @@ func (b *book) rank(n *p2p.Node, id identity.ID, best float64) rank {
 	return st
 }
 
-func (s rank) compare(o rank) int {
-	return cmp.Or(compareBools(s.avoided, o.avoided), compareBools(s.silent, o.silent), compareBools(s.relayed, o.relayed), cmp.Compare(s.wait, o.wait))
+func (r rank) compare(o rank) int {
+	return cmp.Or(compareBools(r.avoided, o.avoided), compareBools(r.silent, o.silent), compareBools(r.relayed, o.relayed), cmp.Compare(r.wait, o.wait))
 }
 
 func compareBools(a, b bool) int {

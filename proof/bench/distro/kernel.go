@@ -66,20 +66,20 @@ func newModel(o options) (*tensors, error) {
 	return m, nil
 }
 
-func (m *tensors) encode(kernel *distro.Kernel, topK int) ([]codec.TensorResult, error) {
-	results := make([]codec.TensorResult, len(m.layouts))
+func (t *tensors) encode(kernel *distro.Kernel, topK int) ([]codec.TensorResult, error) {
+	results := make([]codec.TensorResult, len(t.layouts))
 	var err error
-	for i, layout := range m.layouts {
-		if results[i], err = kernel.Encode(layout, m.momenta[i], m.gradients[i], distro.EncodeParams{Decay: 0.999, LR: 4e-4, TopK: topK}); err != nil {
+	for i, layout := range t.layouts {
+		if results[i], err = kernel.Encode(layout, t.momenta[i], t.gradients[i], distro.EncodeParams{Decay: 0.999, LR: 4e-4, TopK: topK}); err != nil {
 			return nil, err
 		}
 	}
 	return results, nil
 }
 
-func (m *tensors) apply(kernel *distro.Kernel) error {
-	for i, layout := range m.layouts {
-		if err := kernel.DecodeApply(layout, m.received[i], m.weights[i], distro.ApplyParams{LR: 4e-4, WeightFactor: 1}); err != nil {
+func (t *tensors) apply(kernel *distro.Kernel) error {
+	for i, layout := range t.layouts {
+		if err := kernel.DecodeApply(layout, t.received[i], t.weights[i], distro.ApplyParams{LR: 4e-4, WeightFactor: 1}); err != nil {
 			return err
 		}
 	}
@@ -87,23 +87,23 @@ func (m *tensors) apply(kernel *distro.Kernel) error {
 }
 
 // receive makes the results of the peers, as a codec returns them.
-func (m *tensors) receive(kernel *distro.Kernel, o options) error {
-	m.received = make([][]codec.TensorResult, len(m.layouts))
+func (t *tensors) receive(kernel *distro.Kernel, o options) error {
+	t.received = make([][]codec.TensorResult, len(t.layouts))
 	for range o.Peers {
-		sent, err := m.encode(kernel, o.TopK)
+		sent, err := t.encode(kernel, o.TopK)
 		if err != nil {
 			return err
 		}
-		payload, err := codec.Encode(codec.Header{BatchEnd: 1}, m.codecs, true, sent)
+		payload, err := codec.Encode(codec.Header{BatchEnd: 1}, t.codecs, true, sent)
 		if err != nil {
 			return err
 		}
-		_, results, err := codec.Decode(payload, m.codecs, true)
+		_, results, err := codec.Decode(payload, t.codecs, true)
 		if err != nil {
 			return err
 		}
 		for i, result := range results {
-			m.received[i] = append(m.received[i], result)
+			t.received[i] = append(t.received[i], result)
 		}
 	}
 	return nil

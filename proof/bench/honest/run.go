@@ -39,14 +39,14 @@ type play struct {
 }
 
 // measure runs a row with audits as its verification_percent.
-func (u setup) measure(ctx context.Context, r row, audits int) (o outcome, err error) {
+func (s setup) measure(ctx context.Context, r row, audits int) (o outcome, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("the run took longer than %v", runTimeout))
 	defer cancel()
-	dir, err := os.MkdirTemp(u.out, "run-")
+	dir, err := os.MkdirTemp(s.out, "run-")
 	if err != nil {
 		return o, err
 	}
-	p := &play{setup: u, row: r, net: &testbed.Network{Bin: u.bin, Dir: dir, RunID: runID}}
+	p := &play{setup: s, row: r, net: &testbed.Network{Bin: s.bin, Dir: dir, RunID: runID}}
 	places := testbed.Loopback(r.Clients + 1)
 	if r.Delay > 0 || r.Rate > 0 {
 		var end func() error

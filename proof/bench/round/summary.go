@@ -110,14 +110,14 @@ func summarise(clients []*clientRecord, host *hostRecord) (s summary, window spa
 }
 
 // with extends a span.
-func (w span) with(from, to time.Time) span {
-	if w.from.IsZero() || from.Before(w.from) {
-		w.from = from
+func (s span) with(from, to time.Time) span {
+	if s.from.IsZero() || from.Before(s.from) {
+		s.from = from
 	}
-	if to.After(w.to) {
-		w.to = to
+	if to.After(s.to) {
+		s.to = to
 	}
-	return w
+	return s
 }
 
 // notTold finds the parts that no client reports, whose time is in another part.

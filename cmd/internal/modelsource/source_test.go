@@ -1,4 +1,4 @@
-package main
+package modelsource
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 
 // downloadsOf watches a client's event log. The function that it returns takes the transfers since
 // the previous call.
-func downloadsOf(c *archives) func() []event.Transfer {
-	c.events = event.Unwritten()
+func downloadsOf(c *Source) func() []event.Transfer {
+	c.Events = event.Unwritten()
 	var seen []event.Transfer
-	c.events.Watch(func(e event.Event) {
+	c.Events.Watch(func(e event.Event) {
 		if t, ok := e.Body.(event.Transfer); ok {
 			seen = append(seen, t)
 		}
@@ -59,14 +59,14 @@ func TestDownloadsAreTold(t *testing.T) {
 		taken := downloadsOf(c)
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
 		for range 2 { // no files remain, so the model is downloaded again
-			if _, err := c.archive(t.Context(), wanted, at); err != nil {
+			if _, err := c.Archive(t.Context(), wanted, at); err != nil {
 				t.Fatalf("%s: %v", at, err)
 			}
 			checkDownload(t, "reported: "+at.String(), taken(), 3, files)
 		}
 		begin := coordinator.Checkpoint{Kind: at.Kind, Repo: at.Repo, Revision: at.Revision}
 		for again := range 2 {
-			if _, err := c.initial(t.Context(), begin); err != nil {
+			if _, err := c.Initial(t.Context(), begin); err != nil {
 				t.Fatalf("%s: %v", at, err)
 			}
 			if told := taken(); again == 0 {
@@ -88,13 +88,13 @@ func TestDownloadsFromOwnArchivesAreReported(t *testing.T) {
 	}
 	reportedPlaces(t, under)
 	wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
-	for _, flags := range []uploadFlags{{HubRepo: "org/name"}, {GCSBucket: "bucket", GCSPrefix: "here"}} {
+	for _, own := range []Options{{Repo: "org/name"}, {Bucket: "bucket", Prefix: "here"}} {
 		c := reporting(t)
-		c.uploadFlags = flags
+		c.Repo, c.Bucket, c.Prefix = own.Repo, own.Bucket, own.Prefix
 		taken := downloadsOf(c)
-		if _, err := c.archive(t.Context(), wanted, coordinator.Place{}); err != nil {
-			t.Fatalf("%+v: %v", flags, err)
+		if _, err := c.Archive(t.Context(), wanted, coordinator.Place{}); err != nil {
+			t.Fatalf("%s: %v", own.Repo+own.Bucket, err)
 		}
-		checkDownload(t, flags.HubRepo+flags.GCSBucket, taken(), 3, files)
+		checkDownload(t, own.Repo+own.Bucket, taken(), 3, files)
 	}
 }

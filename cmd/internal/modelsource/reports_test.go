@@ -1,4 +1,4 @@
-package main
+package modelsource
 
 import (
 	"context"
@@ -17,23 +17,35 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
+	_ "github.com/psyche-go/psyche/learn/model/llama" // for its architecture
 )
 
+const smallConfig = `{"architectures":["LlamaForCausalLM"],"vocab_size":256,"hidden_size":16,"intermediate_size":32,
+"num_hidden_layers":1,"num_attention_heads":2,"max_position_embeddings":32,"eos_token_id":0}`
+
 // reporting is a client that examines locations that members reported.
-func reporting(t *testing.T) *archives {
+func reporting(t *testing.T) *Source {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	return &archives{
-		logger: slog.New(slog.DiscardHandler), runID: "run", reports: reports{dir: filepath.Join(t.TempDir(), "reports")},
-		shared: 65536, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1},
-	}
+	return &Source{dir: filepath.Join(t.TempDir(), "reports"), Options: Options{
+		RunID: "run", SharedMiB: 65536, Logger: slog.New(slog.DiscardHandler),
+		Hub: func(bool) (*hub.Client, error) {
+			o, err := hub.FromEnvironment(os.LookupEnv)
+			if err != nil {
+				return nil, err
+			}
+			o.Parallel = 1
+			return hub.New(o)
+		},
+	}}
 }
 
 // testModel returns the files of a model that state the given digest.
 func testModel(t *testing.T, claimed func(own [32]byte) [32]byte) (files map[string][]byte, digest [32]byte) {
 	t.Helper()
-	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,9 +76,9 @@ func falsely(own [32]byte) [32]byte {
 }
 
 // left lists the files below the folders in which a client keeps downloads.
-func left(t *testing.T, c *archives) (found []string) {
+func left(t *testing.T, c *Source) (found []string) {
 	t.Helper()
-	for _, dir := range []string{c.reports.dir, os.Getenv("XDG_CACHE_HOME"), os.Getenv("HF_HOME")} {
+	for _, dir := range []string{c.dir, os.Getenv("XDG_CACHE_HOME"), os.Getenv("HF_HOME")} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
 				found = append(found, path)
@@ -110,7 +122,7 @@ func TestReportIsTrue(t *testing.T) {
 		c := reporting(t)
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
 		for range 2 {
-			if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
+			if got, err := c.Archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
 				t.Errorf("%s: %v", at, err)
 			}
 			if found := left(t, c); len(found) > 0 {
@@ -127,12 +139,12 @@ func TestLocationWithAnotherModelIsNotUsedAgain(t *testing.T) {
 	for _, at := range reportedPlaces(t, files) {
 		c := reporting(t)
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
-		if _, err := c.archive(t.Context(), wanted, at); !errors.Is(err, checkpoint.ErrInvalid) {
+		if _, err := c.Archive(t.Context(), wanted, at); !errors.Is(err, checkpoint.ErrInvalid) {
 			t.Errorf("%s: %v", at, err)
 		} else {
 			golden.Message(t, at.Kind.String(), err)
 		}
-		if _, err := c.archive(t.Context(), wanted, at); !errors.Is(err, errRefusedReport) {
+		if _, err := c.Archive(t.Context(), wanted, at); !errors.Is(err, errRefusedReport) {
 			t.Errorf("%s, a second time: %v", at, err)
 		}
 		if found := left(t, c); len(found) > 0 {
@@ -148,7 +160,7 @@ func TestReportOfAnotherModel(t *testing.T) {
 	for _, at := range reportedPlaces(t, files) {
 		c := reporting(t)
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: falsely(digest), Step: 3}
-		if _, err := c.archive(t.Context(), wanted, at); err == nil {
+		if _, err := c.Archive(t.Context(), wanted, at); err == nil {
 			t.Errorf("%s: no error", at)
 		} else {
 			golden.Message(t, at.Kind.String(), err)
@@ -164,7 +176,7 @@ func TestReportOfAnotherModel(t *testing.T) {
 func TestReportIsBounded(t *testing.T) {
 	bucket := fakegcs.New(t)
 	t.Setenv("STORAGE_EMULATOR_HOST", bucket.Host)
-	bucket.Set("bucket", "begin/config.json", []byte(toyConfig))
+	bucket.Set("bucket", "begin/config.json", []byte(smallConfig))
 	bucket.Set("bucket", "large/manifest.json", fmt.Appendf(nil, `{"files":[{"filename":"model.safetensors","generation":1,"size_bytes":%d}]}`, 2<<30))
 	at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "large"}
 	origins := map[string]coordinator.Checkpoint{
@@ -172,20 +184,20 @@ func TestReportIsBounded(t *testing.T) {
 		"no facts":  {Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy},
 	}
 	for name, wanted := range origins {
-		_, err := reporting(t).archive(t.Context(), wanted, at)
+		_, err := reporting(t).Archive(t.Context(), wanted, at)
 		golden.Message(t, name, err)
 	}
 	repos := hubtest.New()
 	t.Cleanup(repos.Close)
 	t.Setenv("HF_ENDPOINT", repos.URL)
 	t.Setenv("HF_HOME", t.TempDir())
-	repos.Put("org/name", map[string][]byte{"config.json": []byte(toyConfig)})
-	hub := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "org/name"}
-	if limit := reporting(t).sizeLimit(t.Context(), hub); limit != 10800*4+1<<30 {
+	repos.Put("org/name", map[string][]byte{"config.json": []byte(smallConfig)})
+	onHub := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "org/name"}
+	if limit := reporting(t).sizeLimit(t.Context(), onHub); limit != 10800*4+1<<30 {
 		t.Errorf("limit %d for a model of 10800 parameters", limit)
 	}
 	c := reporting(t)
-	c.shared = 1
+	c.SharedMiB = 1
 	for _, wanted := range origins {
 		if limit := c.sizeLimit(t.Context(), wanted); limit != 1<<20 {
 			t.Errorf("limit %d, want the size that can be shared", limit)
@@ -212,14 +224,14 @@ func TestReportIsTakenUp(t *testing.T) {
 		}
 		return last
 	})
-	if _, err := c.archive(ctx, wanted, at); !errors.Is(err, context.Canceled) {
+	if _, err := c.Archive(ctx, wanted, at); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 	if len(left(t, c)) == 0 {
 		t.Error("the interrupted download left no file")
 	}
 	repos.Intercept(nil)
-	if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
+	if got, err := c.Archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("resumed: %v", err)
 	}
 	if found := left(t, c); len(found) > 0 {

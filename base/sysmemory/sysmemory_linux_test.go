@@ -1,11 +1,12 @@
-package main
+package sysmemory
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 )
 
-func TestMemoryFields(t *testing.T) {
+func TestFields(t *testing.T) {
 	for text, want := range map[string]uint64{"MemTotal: 9 kB\nMemAvailable:   12 kB\n": 12, "MemAvailable: x kB": 0, "MemAvailable:": 0, "NoMemAvailable: 12": 0, "": 0} {
 		if got := field([]byte(text), "MemAvailable:"); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
@@ -13,8 +14,8 @@ func TestMemoryFields(t *testing.T) {
 	}
 }
 
-// TestAvailableMemory checks the available memory of systems with control groups of both versions.
-func TestAvailableMemory(t *testing.T) {
+// TestAvailable checks the available memory of systems with control groups of both versions.
+func TestAvailable(t *testing.T) {
 	const machine = 1000 << 10
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -38,9 +39,9 @@ func TestAvailableMemory(t *testing.T) {
 		"odd lines": {map[string]string{"proc/self/cgroup": "\n::\n0::relative\n4:memory\n"}, machine},
 	} {
 		root := t.TempDir()
-		write(t, filepath.Join(root, "proc/meminfo"), []byte("MemTotal: 2000 kB\nMemAvailable: 1000 kB\n"))
+		write(t, filepath.Join(root, "proc/meminfo"), "MemTotal: 2000 kB\nMemAvailable: 1000 kB\n")
 		for path, text := range c.files {
-			write(t, filepath.Join(root, path), []byte(text))
+			write(t, filepath.Join(root, path), text)
 		}
 		if got := availableIn(root); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -48,5 +49,15 @@ func TestAvailableMemory(t *testing.T) {
 	}
 	if got := availableIn(t.TempDir()); got != 0 {
 		t.Errorf("without /proc: %d", got)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,43 +1,46 @@
-package main
+package generate
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/learn/model"
 )
 
-const generationFile = "generation_config.json"
+// ConfigFile is the file of a model with the defaults for text generation.
+const ConfigFile = "generation_config.json"
 
-// outside is the id of a token that the model's vocabulary does not have.
-type outside struct {
-	file, field string
-	id          int32
-	vocab       int
+// OutsideToken is the id of a token that the model's vocabulary does not have.
+type OutsideToken struct {
+	File, Field string
+	ID          int32
+	VocabSize   int
 }
 
-func (o outside) Error() string {
-	return fmt.Sprintf("%s: %s is %d, but vocab_size is %d; correct the file", o.file, o.field, o.id, o.vocab)
+// Error implements error.
+func (o OutsideToken) Error() string {
+	return fmt.Sprintf("%s: %s is %d, but vocab_size is %d; correct the file", o.File, o.Field, o.ID, o.VocabSize)
 }
 
-// outsideTokens returns the ids that begin and end texts and are beyond the vocabulary, in the order of files and fields.
-// It skips files that are damaged or missing, which endTokens and beginToken report.
-func outsideTokens(s checkpoint.Snapshot) (all []outside) {
-	of, err := describe(s)
+// OutsideTokens returns the ids that begin and end texts and are beyond the vocabulary, in the order of files and fields.
+// It skips files that are damaged or missing, which EndTokens and BeginToken report.
+func OutsideTokens(s checkpoint.Snapshot) (all []OutsideToken) {
+	config, _ := s.File(checkpoint.ConfigFile)
+	of, err := model.Describe(config)
 	if err != nil {
 		return nil
 	}
-	for _, name := range []string{checkpoint.ConfigFile, generationFile, tokenizer.ConfigFile} {
+	for _, name := range []string{checkpoint.ConfigFile, ConfigFile, tokenizer.ConfigFile} {
 		for _, field := range []string{"bos_token_id", "eos_token_id"} {
 			ids, _ := tokenIDs(s, name, field)
 			for _, id := range ids {
 				if int(id) >= of.VocabSize {
-					all = append(all, outside{name, field, id, of.VocabSize})
+					all = append(all, OutsideToken{name, field, id, of.VocabSize})
 				}
 			}
 		}
@@ -45,18 +48,10 @@ func outsideTokens(s checkpoint.Snapshot) (all []outside) {
 	return all
 }
 
-// warnOfTokens logs token ids that are beyond the vocabulary of a model. The model was read from folder
-// dir; it never generates these ids.
-func warnOfTokens(s checkpoint.Snapshot, dir string, logger *slog.Logger) {
-	for _, one := range outsideTokens(s) {
-		logger.Warn("token id beyond the vocabulary of the model; correct the file", "folder", dir, "file", one.file, "field", one.field, "id", one.id, "vocab_size", one.vocab)
-	}
-}
-
-// endTokens returns the ids that end a text, from eos_token_id of generation_config.json, or else of config.json: one,
+// EndTokens returns the ids that end a text, from eos_token_id of generation_config.json, or else of config.json: one,
 // several or none. Its errors name the file.
-func endTokens(s checkpoint.Snapshot) ([]int32, error) {
-	for _, name := range []string{generationFile, checkpoint.ConfigFile} {
+func EndTokens(s checkpoint.Snapshot) ([]int32, error) {
+	for _, name := range []string{ConfigFile, checkpoint.ConfigFile} {
 		if ids, err := tokenIDs(s, name, "eos_token_id"); err != nil || len(ids) > 0 {
 			return ids, err
 		}
@@ -64,18 +59,18 @@ func endTokens(s checkpoint.Snapshot) ([]int32, error) {
 	return nil, nil
 }
 
-// beginToken returns the token that starts a text, from bos_token_id of config.json, or else the
+// BeginToken returns the token that starts a text, from bos_token_id of config.json, or else the
 // first token that ends a text, or nil.
-func beginToken(s checkpoint.Snapshot) (*int32, error) {
+func BeginToken(s checkpoint.Snapshot) (*int32, error) {
 	ids, err := tokenIDs(s, checkpoint.ConfigFile, "bos_token_id")
 	if err == nil && len(ids) == 0 {
-		ids, err = endTokens(s)
+		ids, err = EndTokens(s)
 	}
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	for _, one := range outsideTokens(s) {
-		if one.id == ids[0] && one.file != tokenizer.ConfigFile {
+	for _, one := range OutsideTokens(s) {
+		if one.ID == ids[0] && one.File != tokenizer.ConfigFile {
 			return nil, one
 		}
 	}

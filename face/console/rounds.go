@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -18,9 +18,9 @@ const (
 	leastTimed  = 3  // minimum number of rounds for an estimate
 )
 
-// roundLine logs one line per round for people. Its speed is a metric of the board, which has to
+// Rounds logs one line per round for people. Its speed is a metric of the board, which has to
 // process events first.
-type roundLine struct {
+type Rounds struct {
 	logger  *slog.Logger
 	metrics func() map[string]float64
 	fields  bool // for programs: one attribute per metric
@@ -36,12 +36,14 @@ type roundLine struct {
 	took    []time.Duration // durations of the newest rounds, including the gaps after them
 }
 
-func newRoundLine(logger *slog.Logger, metrics func() map[string]float64, fields bool) *roundLine {
-	return &roundLine{logger: logger, metrics: metrics, fields: fields, losses: make(map[uint32]float64)}
+// NewRounds returns a logger of rounds. metrics returns the values of the board. fields selects one attribute per metric,
+// for programs.
+func NewRounds(logger *slog.Logger, metrics func() map[string]float64, fields bool) *Rounds {
+	return &Rounds{logger: logger, metrics: metrics, fields: fields, losses: make(map[uint32]float64)}
 }
 
-// see processes an event. It is an argument for event.Log's Watch.
-func (r *roundLine) see(e event.Event) {
+// See processes an event. It is an argument for event.Log's Watch.
+func (r *Rounds) See(e event.Event) {
 	switch body := e.Body.(type) {
 	case event.State:
 		r.total, r.epoch, r.first, r.rounds = body.TotalSteps, body.Epoch, body.EpochStart, body.EpochRounds
@@ -68,7 +70,7 @@ func (r *roundLine) see(e event.Event) {
 }
 
 // time records the start of a round.
-func (r *roundLine) time(step uint32, at time.Time) {
+func (r *Rounds) time(step uint32, at time.Time) {
 	if !r.began.IsZero() && step > r.step {
 		r.took = append(r.took, at.Sub(r.began)/time.Duration(step-r.step))
 		r.took = r.took[max(0, len(r.took)-timedRounds):]
@@ -77,7 +79,7 @@ func (r *roundLine) time(step uint32, at time.Time) {
 }
 
 // attributes returns the log attributes of a round.
-func (r *roundLine) attributes(e event.Applied) []any {
+func (r *Rounds) attributes(e event.Applied) []any {
 	said := []any{"step", e.Step, "of", r.total, "epoch", r.epoch, "counted", e.Counted, "lost", len(e.Lost)}
 	if round := r.round(e.Step); round > 0 {
 		said = append(said, "epoch_round", round, "epoch_rounds", r.rounds)
@@ -96,7 +98,7 @@ func (r *roundLine) attributes(e event.Applied) []any {
 
 // round returns the number of a step's round in the epoch; 0 for a different epoch, or if the
 // number of rounds is unknown.
-func (r *roundLine) round(step uint32) uint32 {
+func (r *Rounds) round(step uint32) uint32 {
 	if r.rounds == 0 || step < r.first || step-r.first >= r.rounds {
 		return 0
 	}
@@ -104,7 +106,7 @@ func (r *roundLine) round(step uint32) uint32 {
 }
 
 // line returns the log line of a round.
-func (r *roundLine) line(e event.Applied) string {
+func (r *Rounds) line(e event.Applied) string {
 	parts := []string{fmt.Sprintf("step %d", e.Step)}
 	if r.total > 0 {
 		parts[0] = fmt.Sprintf("step %d of %d (%d %%), epoch %d", e.Step, r.total, 100*uint64(e.Step)/uint64(r.total), r.epoch)
@@ -134,7 +136,7 @@ func (r *roundLine) line(e event.Applied) string {
 // left estimates the time for a number of steps from the newest rounds and the gaps between them,
 // with the times for the faster and the slower quarter of rounds as the range. The dashboard uses
 // the same estimate. 0 means unknown.
-func (r *roundLine) left(steps uint32) (likely, least, most time.Duration) {
+func (r *Rounds) left(steps uint32) (likely, least, most time.Duration) {
 	if len(r.took) < leastTimed {
 		return 0, 0, 0
 	}

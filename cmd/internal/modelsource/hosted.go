@@ -1,4 +1,4 @@
-package main
+package modelsource
 
 import (
 	"context"
@@ -12,28 +12,28 @@ import (
 	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
 	"github.com/psyche-go/psyche/host/tcp"
 )
 
-// hosted downloads the initial model of a run from the run's server, once. The member need not trust
+// Hosted downloads the initial model of a run from the run's server, once. The member need not trust
 // the server more for this: the server chooses the model in any case. If it gives members different
 // models, they notice that their replicas differ.
-type hosted struct {
-	host   *hostFlags
-	runID  string
-	run    func() [32]byte    // hash of the run
-	key    func() identity.ID // of the connected server
-	logger *slog.Logger
+type Hosted struct {
+	Addr   string // of the server; empty: the run is on a chain
+	RunID  string
+	Run    func() [32]byte    // hash of the run
+	Key    func() identity.ID // of the connected server
+	Logger *slog.Logger
 
 	mu  sync.Mutex
 	dir string // folder of the model; empty: not downloaded yet
 }
 
-// model returns the folder of the model, which remains in the user's cache for later starts.
-func (h *hosted) model(ctx context.Context) (string, error) {
+// Model returns the folder of the model, which remains in the user's cache for later starts.
+func (h *Hosted) Model(ctx context.Context) (string, error) {
 	if h == nil {
 		return "", tcp.ErrNoModel
 	}
@@ -42,26 +42,26 @@ func (h *hosted) model(ctx context.Context) (string, error) {
 	if h.dir != "" {
 		return h.dir, nil
 	}
-	if h.host.Given() {
+	if h.Addr == "" {
 		return "", fmt.Errorf("%w: the run is on a chain", tcp.ErrNoModel)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("find a folder for the model: %w", err)
 	}
-	dir := filepath.Join(cache, "psyche", "models", fmt.Sprintf("%x", h.run()))
+	dir := filepath.Join(cache, "psyche", "models", fmt.Sprintf("%x", h.Run()))
 	if _, err := checkpoint.CheckDir(dir); err != nil {
 		if err := h.fetch(ctx, dir); err != nil {
 			return "", err
 		}
 	}
-	h.logger.Info("the run's initial model is on this machine", "from", "the run's server", "dir", dir)
+	h.Logger.Info("the run's initial model is on this machine", "from", "the run's server", "dir", dir)
 	h.dir = dir
 	return dir, nil
 }
 
 // fetch downloads the model into a folder.
-func (h *hosted) fetch(ctx context.Context, dir string) error {
+func (h *Hosted) fetch(ctx context.Context, dir string) error {
 	key, err := identity.Generate(rand.Reader) // the server gives the model to any key
 	if err != nil {
 		return err
@@ -73,11 +73,11 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("create the model folder: %w", err)
 	}
-	progress := meter.Logged(h.logger, "downloading the model from the run's server")
+	progress := meter.Logged(h.Logger, "downloading the model from the run's server")
 	content, write := io.Pipe()
 	got := make(chan error, 1)
 	go func() {
-		err := tcp.ReadModel(ctx, tcp.Options{Addr: h.host.ServerAddr, RunID: h.runID, Run: h.run(), Key: key, ServerKey: h.key()},
+		err := tcp.ReadModel(ctx, tcp.Options{Addr: h.Addr, RunID: h.RunID, Run: h.Run(), Key: key, ServerKey: h.Key()},
 			modelarchive.MaxSize, write, func(done, all uint64) {
 				progress(int64(done), int64(all))
 			})
@@ -92,11 +92,11 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 	return err
 }
 
-// initial returns the model for archives.
-func (h *hosted) initial(ctx context.Context) (checkpoint.Snapshot, error) {
-	dir, err := h.model(ctx)
+// initial reads the model.
+func (h *Hosted) initial(ctx context.Context) (checkpoint.Snapshot, error) {
+	dir, err := h.Model(ctx)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	return readLogged(h.logger, dir)
+	return readLogged(h.Logger, dir)
 }

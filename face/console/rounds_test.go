@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -11,17 +11,17 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestRoundLine checks that each round has one line with the values that users look for, and with
+// TestRounds checks that each round has one line with the values that users look for, and with
 // the remaining time as soon as it can be estimated.
-func TestRoundLine(t *testing.T) {
+func TestRounds(t *testing.T) {
 	var log bytes.Buffer
 	board := metrics.New()
-	line := newRoundLine(slog.New(slog.NewTextHandler(&log, nil)), board.Values, false)
+	line := NewRounds(slog.New(slog.NewTextHandler(&log, nil)), board.Values, false)
 	at := time.Unix(1000, 0)
 	see := func(body event.Body) {
 		e := event.Event{Time: at, Body: body}
 		board.See(e)
-		line.see(e)
+		line.See(e)
 	}
 	for step := uint32(1); step <= 6; step++ {
 		state := event.State{RunState: "RoundTrain", Epoch: 2, Step: step, TotalSteps: 100, EpochStart: 2, EpochRounds: 4, BatchSize: 4, DataIndex: 4 * uint64(step-1)}

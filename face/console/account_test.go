@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"strings"
@@ -13,12 +13,12 @@ import (
 func TestAccount(t *testing.T) {
 	id := identity.ID{5}
 	told := func(onTCP bool, bodies ...event.Body) string {
-		a := newAccount("tiny", id, onTCP)
+		a := NewAccount("tiny", id, onTCP)
 		for i, body := range bodies {
-			a.see(event.Event{Time: time.Unix(int64(i), 0), Body: body})
+			a.See(event.Event{Time: time.Unix(int64(i), 0), Body: body})
 		}
 		var out strings.Builder
-		a.print(&out)
+		a.Print(&out)
 		return out.String()
 	}
 	round := func(step uint32, own bool, lost ...event.LostBatch) []event.Body {

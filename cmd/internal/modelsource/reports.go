@@ -1,4 +1,4 @@
-package main
+package modelsource
 
 import (
 	"context"
@@ -10,20 +10,14 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/cmd/internal/meter"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
 	"github.com/psyche-go/psyche/learn/model"
 )
 
-// reports is the state of the locations that members reported for the run's model. Any member may
-// report any location, and may do so before every honest member has uploaded the model.
-type reports struct {
-	dir     string         // folder for downloads from reported locations; used by this client only, removed by close
-	refused map[claim]bool // claims that provided a wrong model
-	limits  map[coordinator.Place]int64
-}
+// Any member may report any location for the run's model, and may do so before every honest member has uploaded the model.
 
 // claim is the claim that a location has a model.
 type claim struct {
@@ -49,39 +43,39 @@ func reportsDir(runID string, member identity.ID) (string, error) {
 // location. It downloads only if the location claims to have the model, and if the files are not larger
 // than the model can be. It loads the download only if it is that model, bit for bit. It removes the
 // files, unless the download was interrupted: then they remain for the next attempt.
-func (a *archives) fromReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
+func (s *Source) fromReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 	claimed := claim{at, wanted.Digest}
-	if a.reports.refused[claimed] {
+	if s.refused[claimed] {
 		return checkpoint.Snapshot{}, errRefusedReport
 	}
 	name := sha256.Sum256(fmt.Appendf(nil, "%x %v %q %q", wanted.Digest, at.Kind, at.Repo, at.Revision))
-	folder := filepath.Join(a.reports.dir, fmt.Sprintf("%x", name[:16]))
-	dir, err := a.downloadReport(ctx, wanted, at, folder)
+	folder := filepath.Join(s.dir, fmt.Sprintf("%x", name[:16]))
+	dir, err := s.downloadReport(ctx, wanted, at, folder)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	snapshot, err := a.readWanted(ctx, dir, wanted)
+	snapshot, err := s.readWanted(ctx, dir, wanted)
 	if ctx.Err() != nil {
 		return checkpoint.Snapshot{}, err
 	}
 	if err != nil {
-		if a.reports.refused == nil {
-			a.reports.refused = make(map[claim]bool)
+		if s.refused == nil {
+			s.refused = make(map[claim]bool)
 		}
-		a.reports.refused[claimed] = true
+		s.refused[claimed] = true
 	}
 	if problem := os.RemoveAll(folder); problem != nil {
-		a.logger.Warn("remove the download", "err", problem)
+		s.Logger.Warn("remove the download", "err", problem)
 	}
 	return snapshot, err
 }
 
 // downloadReport downloads the model from a location into a subfolder of folder.
-func (a *archives) downloadReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place, folder string) (dir string, err error) {
+func (s *Source) downloadReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place, folder string) (dir string, err error) {
 	from := coordinator.Checkpoint{Kind: at.Kind, Repo: at.Repo, Revision: at.Revision}
-	limit := a.sizeLimit(ctx, wanted)
+	limit := s.sizeLimit(ctx, wanted)
 	if at.Kind == coordinator.CheckpointHub {
-		place, err := a.runRepo(from)
+		place, err := s.runRepo(from)
 		if err != nil {
 			return "", err
 		}
@@ -90,9 +84,9 @@ func (a *archives) downloadReport(ctx context.Context, wanted coordinator.Checkp
 		if err != nil {
 			return "", err
 		}
-		return a.downloadClaimed(ctx, facts, wanted, place)
+		return s.downloadClaimed(ctx, facts, wanted, place)
 	}
-	bucket, err := a.runBucket(ctx, from)
+	bucket, err := s.runBucket(ctx, from)
 	if err != nil {
 		return "", err
 	}
@@ -102,18 +96,18 @@ func (a *archives) downloadReport(ctx context.Context, wanted coordinator.Checkp
 	if err != nil {
 		return "", err
 	}
-	return a.downloadClaimed(ctx, facts, wanted, bucket)
+	return s.downloadClaimed(ctx, facts, wanted, bucket)
 }
 
 // downloadClaimed downloads from a location that claims to have the wanted model.
-func (a *archives) downloadClaimed(ctx context.Context, f checkpoint.Facts, wanted coordinator.Checkpoint, from interface {
+func (s *Source) downloadClaimed(ctx context.Context, f checkpoint.Facts, wanted coordinator.Checkpoint, from interface {
 	Download(ctx context.Context, progress remote.Progress) (string, error)
 }) (string, error) {
 	if err := compareFacts(f, wanted); err != nil {
 		return "", err
 	}
-	a.logger.Info("downloading the model from a location reported by a member", "from", from)
-	return from.Download(ctx, a.arrives(wanted.Step))
+	s.Logger.Info("downloading the model from a location reported by a member", "from", from)
+	return from.Download(ctx, s.arrives(wanted.Step))
 }
 
 // compareFacts returns an error unless a checkpoint claims to be the wanted one.
@@ -125,15 +119,15 @@ func compareFacts(f checkpoint.Facts, wanted coordinator.Checkpoint) error {
 }
 
 // readWanted reads a folder if it contains the wanted model, and returns an error otherwise.
-func (a *archives) readWanted(ctx context.Context, dir string, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-	digest, err := checkpoint.DigestDir(ctx, dir, meter.Logged(a.logger, "verifying the model's hash"))
+func (s *Source) readWanted(ctx context.Context, dir string, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+	digest, err := checkpoint.DigestDir(ctx, dir, meter.Logged(s.Logger, "verifying the model's hash"))
 	if err == nil && digest != wanted.Digest {
 		err = fmt.Errorf("%w: model digest %x, want %x", checkpoint.ErrInvalid, digest[:8], wanted.Digest[:8])
 	}
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	return readLogged(a.logger, dir)
+	return readLogged(s.Logger, dir)
 }
 
 const (
@@ -145,42 +139,42 @@ const (
 // sizeLimit returns the maximum size of the wanted model's files. It follows from the config.json
 // of the run's starting model or, if that cannot be read, from the amount that could be shared with
 // peers.
-func (a *archives) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint) int64 {
+func (s *Source) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint) int64 {
 	origin := coordinator.Place{Kind: wanted.Origin, Repo: wanted.Repo, Revision: wanted.Revision}
-	if limit, known := a.reports.limits[origin]; known {
+	if limit, known := s.limits[origin]; known {
 		return limit
 	}
-	limit := a.shared << 20
-	config, err := a.originConfig(ctx, wanted)
+	limit := s.SharedMiB << 20
+	config, err := s.originConfig(ctx, wanted)
 	var description model.Description
 	if err == nil {
 		description, err = model.Describe(config)
 	}
 	if err != nil {
-		a.logger.Info("the size of the run's model is unknown", "limit_mib", limit>>20, "why", err)
+		s.Logger.Info("the size of the run's model is unknown", "limit_mib", limit>>20, "why", err)
 		return limit
 	}
 	if n := description.NumParameters; n >= 0 && n < (limit-bytesBeside)/bytesOfParameter {
 		limit = n*bytesOfParameter + bytesBeside
 	}
-	if a.reports.limits == nil {
-		a.reports.limits = make(map[coordinator.Place]int64)
+	if s.limits == nil {
+		s.limits = make(map[coordinator.Place]int64)
 	}
-	a.reports.limits[origin] = limit
+	s.limits[origin] = limit
 	return limit
 }
 
 // originConfig returns the config.json of the run's starting model.
-func (a *archives) originConfig(ctx context.Context, wanted coordinator.Checkpoint) (config []byte, err error) {
+func (s *Source) originConfig(ctx context.Context, wanted coordinator.Checkpoint) (config []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, modelConfigTimeout)
 	defer cancel()
 	switch {
-	case a.ModelPath != "":
-		return os.ReadFile(filepath.Join(a.ModelPath, checkpoint.ConfigFile))
-	case wanted.Origin == coordinator.CheckpointLocal && a.AllowLocalPaths:
+	case s.ModelPath != "":
+		return os.ReadFile(filepath.Join(s.ModelPath, checkpoint.ConfigFile))
+	case wanted.Origin == coordinator.CheckpointLocal && s.AllowLocalPaths:
 		return os.ReadFile(filepath.Join(wanted.Repo, checkpoint.ConfigFile))
 	case wanted.Origin == coordinator.CheckpointHub:
-		place, err := a.runRepo(wanted)
+		place, err := s.runRepo(wanted)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +182,7 @@ func (a *archives) originConfig(ctx context.Context, wanted coordinator.Checkpoi
 	case wanted.Origin != coordinator.CheckpointGcs:
 		return nil, errors.New("the run's initial model is not available")
 	}
-	bucket, err := a.runBucket(ctx, wanted)
+	bucket, err := s.runBucket(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}

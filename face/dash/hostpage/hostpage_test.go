@@ -1,4 +1,4 @@
-package main
+package hostpage
 
 import (
 	"log/slog"
@@ -10,13 +10,12 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/tui"
-	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestMovingIsReported checks that downloads and uploads in a member's event log reach the server's
-// display, under the correct run.
-func TestMovingIsReported(t *testing.T) {
+// TestMoving checks that downloads and uploads in a member's event log reach the
+// page, under the correct run.
+func TestMoving(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "client-1"), 0o755); err != nil {
 		t.Fatal(err)
@@ -35,22 +34,20 @@ func TestMovingIsReported(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c := serverRun{HTTPAddr: "127.0.0.1:0", MemberEvents: []string{filepath.Join(dir, "*", "events.jsonl")}}
-	o := server.Options{OnState: func(*coordinator.State) {}}
-	page, err := c.newPage(t.Context(), &o, slog.New(slog.DiscardHandler))
+	page, err := New(t.Context(), "", []string{filepath.Join(dir, "*", "events.jsonl")}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer page.close()
-	o.OnState(&coordinator.State{RunID: "quickstart"})
-	page.handsOut("quickstart", 1<<20)
-	if runs := page.runs(); len(runs) != 1 || runs[0].Join.Parameters != 1<<20 {
+	defer page.Close()
+	page.See(&coordinator.State{RunID: "quickstart"})
+	page.SetParameters("quickstart", 1<<20)
+	if runs := page.Runs(); len(runs) != 1 || runs[0].Join.Parameters != 1<<20 {
 		t.Errorf("the page shows %+v", runs)
 	}
 	want := map[string][]tui.Moving{"quickstart": {{Member: "member", Transfer: arrives}, {Member: "member", Transfer: uploads}}}
 	var got map[string][]tui.Moving
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if got = page.moving(); reflect.DeepEqual(got, want) {
+		if got = page.Moving(); reflect.DeepEqual(got, want) {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package sysmemory
 
 import (
 	"bufio"
@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// peakMemory returns the peak memory use of the process in bytes.
-func peakMemory() uint64 {
+// Peak returns the peak memory use of the process in bytes.
+func Peak() uint64 {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
 		return 0
@@ -20,14 +20,14 @@ func peakMemory() uint64 {
 	return uint64(used.Maxrss) << 10
 }
 
-// availableMemory returns the memory in bytes that is available to processes: of the machine, or of
+// Available returns the memory in bytes that is available to processes: of the machine, or of
 // the container or control group if that has less. 0 means unknown.
-func availableMemory() uint64 { return availableIn("/") }
+func Available() uint64 { return availableIn("/") }
 
-// allocatableMemory returns the maximum number of bytes that this process can allocate: the available
+// Allocatable returns the maximum number of bytes that this process can allocate: the available
 // memory and the free swap space, but at most the rest of a ulimit. 0 means unknown.
-func allocatableMemory() uint64 {
-	bytes := availableMemory()
+func Allocatable() uint64 {
+	bytes := Available()
 	if bytes == 0 {
 		return 0
 	}
@@ -44,7 +44,7 @@ func allocatableMemory() uint64 {
 	return bytes
 }
 
-// availableIn is like availableMemory, for a system whose files are in the folder root.
+// availableIn is like Available, for a system whose files are in the folder root.
 func availableIn(root string) uint64 {
 	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {

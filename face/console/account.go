@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -16,10 +16,10 @@ import (
 // keptSteps is the maximum number of rounds with trained results that are not applied yet.
 const keptSteps = 64
 
-// account sums up what a process has contributed to a run, for a message at its end. It uses the
+// Account sums up what a process has contributed to a run, for a message at its end. It uses the
 // process's own events. The run's log contains confirmed data, from which psyche run receipt makes
 // a receipt.
-type account struct {
+type Account struct {
 	runID string
 	id    identity.ID
 	onTCP bool // the run is on a server, so that psyche run receipt can make a receipt from its log
@@ -43,12 +43,13 @@ type account struct {
 	ended    bool // the run is finished
 }
 
-func newAccount(runID string, id identity.ID, onTCP bool) *account {
-	return &account{runID: runID, id: id, onTCP: onTCP, sizes: make(map[uint32]uint32), tokens: make(map[uint32]uint64)}
+// NewAccount returns the account of a process with key id in a run, which is on a server if onTCP is true.
+func NewAccount(runID string, id identity.ID, onTCP bool) *Account {
+	return &Account{runID: runID, id: id, onTCP: onTCP, sizes: make(map[uint32]uint32), tokens: make(map[uint32]uint64)}
 }
 
-// see processes an event. It is an argument for event.Log's Watch.
-func (a *account) see(e event.Event) {
+// See processes an event. It is an argument for event.Log's Watch.
+func (a *Account) See(e event.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.began.IsZero() {
@@ -84,7 +85,7 @@ func (a *account) see(e event.Event) {
 }
 
 // applied processes the counted results of a round.
-func (a *account) applied(e event.Applied) {
+func (a *Account) applied(e event.Applied) {
 	lost := uint64(0)
 	for _, l := range e.Lost {
 		lost += l.Batch[1] - l.Batch[0]
@@ -109,7 +110,7 @@ func (a *account) applied(e event.Applied) {
 	}
 }
 
-func (a *account) saved(e event.Checkpoint) {
+func (a *Account) saved(e event.Checkpoint) {
 	a.model = e
 	a.waiting = slices.DeleteFunc(a.waiting, func(step uint32) bool {
 		if step <= e.Step {
@@ -119,8 +120,8 @@ func (a *account) saved(e event.Checkpoint) {
 	})
 }
 
-// print writes the account. It writes nothing if the process has not trained.
-func (a *account) print(w io.Writer) {
+// Print writes the account. It writes nothing if the process has not trained.
+func (a *Account) Print(w io.Writer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.trained == 0 {
@@ -149,7 +150,7 @@ func (a *account) print(w io.Writer) {
 	_, _ = io.WriteString(w, lines.String()) // errors of this message do not matter
 }
 
-func (a *account) inTheModel() string {
+func (a *Account) inTheModel() string {
 	switch {
 	case a.model.Digest == "":
 		return fmt.Sprintf("%d rounds are not yet in a model that this process has seen", len(a.waiting))
