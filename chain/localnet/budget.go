@@ -31,7 +31,7 @@ type budget struct {
 }
 
 // budgetOf parses the compute budget instructions of a message.
-func budgetOf(m *transaction.Message) (budget, *transactionError) {
+func budgetOf(m *transaction.Message) (budget, *TransactionError) {
 	b := budget{maxLoaded: maxLoadedBytes}
 	seen := map[byte]bool{}
 	var byDefault, limit uint64
@@ -48,9 +48,9 @@ func budgetOf(m *transaction.Message) (budget, *transactionError) {
 		kind, value, ok := budgetInstruction(in.Data)
 		switch {
 		case !ok:
-			return b, &transactionError{errInstruction, i, runtime.ErrInvalidInstructionData}
+			return b, &TransactionError{errInstruction, i, runtime.ErrInvalidInstructionData}
 		case seen[kind]:
-			return b, &transactionError{Name: errDuplicateInstruction, Index: i}
+			return b, &TransactionError{Name: errDuplicateInstruction, Index: i}
 		case kind == budgetUnits:
 			limit = value
 		case kind == budgetPrice:

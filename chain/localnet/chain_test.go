@@ -79,7 +79,7 @@ func failure(t testing.TB, r *Record, err error) string {
 	if err == nil && r.Err == nil {
 		return ""
 	}
-	e, ok := errors.AsType[*transactionError](err)
+	e, ok := errors.AsType[*TransactionError](err)
 	if err == nil {
 		e, ok = r.Err, true
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
 )
 
-// transactionError is the reason why a transaction fails, in the form of the chain's JSON-RPC
+// TransactionError is the reason why a transaction fails, in the form of the chain's JSON-RPC
 // interface.
-type transactionError struct {
+type TransactionError struct {
 	Name  string // such as BlockhashNotFound
 	Index int    // of the instruction or account at fault, if any
 	Err   error  // for InstructionError: a runtime.Error
@@ -18,17 +18,17 @@ type transactionError struct {
 
 // Errors of transactions without an index.
 var (
-	errAccountNotFound      = &transactionError{Name: "AccountNotFound"}
-	errProgramNotFound      = &transactionError{Name: "ProgramAccountNotFound"}
-	errFunds                = &transactionError{Name: "InsufficientFundsForFee"}
-	errPayer                = &transactionError{Name: "InvalidAccountForFee"}
-	errProcessed            = &transactionError{Name: "AlreadyProcessed"}
-	errBlockhash            = &transactionError{Name: "BlockhashNotFound"}
-	errSignatures           = &transactionError{Name: "SignatureFailure"}
-	errProgram              = &transactionError{Name: "InvalidProgramForExecution"}
-	errLocks                = &transactionError{Name: "TooManyAccountLocks"}
-	errLoadedSize           = &transactionError{Name: "MaxLoadedAccountsDataSizeExceeded"}
-	errInvalidLoadedSize    = &transactionError{Name: "InvalidLoadedAccountsDataSizeLimit"}
+	errAccountNotFound      = &TransactionError{Name: "AccountNotFound"}
+	errProgramNotFound      = &TransactionError{Name: "ProgramAccountNotFound"}
+	errFunds                = &TransactionError{Name: "InsufficientFundsForFee"}
+	errPayer                = &TransactionError{Name: "InvalidAccountForFee"}
+	errProcessed            = &TransactionError{Name: "AlreadyProcessed"}
+	errBlockhash            = &TransactionError{Name: "BlockhashNotFound"}
+	errSignatures           = &TransactionError{Name: "SignatureFailure"}
+	errProgram              = &TransactionError{Name: "InvalidProgramForExecution"}
+	errLocks                = &TransactionError{Name: "TooManyAccountLocks"}
+	errLoadedSize           = &TransactionError{Name: "MaxLoadedAccountsDataSizeExceeded"}
+	errInvalidLoadedSize    = &TransactionError{Name: "InvalidLoadedAccountsDataSizeLimit"}
 	errDuplicateInstruction = "DuplicateInstruction"
 	errRent                 = "InsufficientFundsForRent"
 	errInstruction          = "InstructionError"
@@ -48,7 +48,7 @@ var transactionTexts = map[string]string{
 	"InvalidLoadedAccountsDataSizeLimit": "LoadedAccountsDataSizeLimit set for transaction must be greater than 0.",
 }
 
-func (e *transactionError) Error() string {
+func (e *TransactionError) Error() string {
 	switch e.Name {
 	case errInstruction:
 		return fmt.Sprintf("Error processing Instruction %d: %v", e.Index, e.Err)
@@ -60,10 +60,10 @@ func (e *transactionError) Error() string {
 	return transactionTexts[e.Name]
 }
 
-func (e *transactionError) Unwrap() error { return e.Err }
+func (e *TransactionError) Unwrap() error { return e.Err }
 
 // MarshalJSON encodes the error as the chain's nodes do.
-func (e *transactionError) MarshalJSON() ([]byte, error) {
+func (e *TransactionError) MarshalJSON() ([]byte, error) {
 	switch e.Name {
 	case errInstruction:
 		return json.Marshal(map[string]any{e.Name: []any{e.Index, instructionJSON(e.Err)}})

@@ -25,7 +25,7 @@ type execution struct {
 	logs      []string
 	logged    int
 	truncated bool
-	returned  *returnData
+	returned  *ReturnData
 }
 
 // outcome is the result of a transaction.
@@ -95,7 +95,7 @@ func (e *execution) load() []runtime.Account {
 }
 
 // pay takes the fee from the first account.
-func (e *execution) pay() *transactionError {
+func (e *execution) pay() *TransactionError {
 	payer := e.accounts[0]
 	switch {
 	case payer.Lamports == 0:
@@ -107,7 +107,7 @@ func (e *execution) pay() *transactionError {
 	}
 	left := payer.Lamports - e.fee
 	if left != 0 && left < e.sysvars.Rent.Minimum(0) {
-		return &transactionError{Name: errRent}
+		return &TransactionError{Name: errRent}
 	}
 	payer.Lamports = left
 	return nil
@@ -115,7 +115,7 @@ func (e *execution) pay() *transactionError {
 
 // checkLoaded returns an error if a program is not executable, or if the accounts exceed the size
 // limit.
-func (e *execution) checkLoaded() *transactionError {
+func (e *execution) checkLoaded() *TransactionError {
 	var total uint64
 	for _, a := range e.accounts {
 		if a.Lamports == 0 && len(a.Data) == 0 {
@@ -144,10 +144,10 @@ func (e *execution) checkLoaded() *transactionError {
 }
 
 // run executes the instructions in order.
-func (e *execution) run() *transactionError {
+func (e *execution) run() *TransactionError {
 	for i := range e.message.Instructions {
 		if err := e.instruction(i); err != nil {
-			return &transactionError{errInstruction, i, err}
+			return &TransactionError{errInstruction, i, err}
 		}
 	}
 	return nil
@@ -181,7 +181,7 @@ func (e *execution) instruction(n int) error {
 		e.log(line)
 	}
 	if len(result.Return) > 0 {
-		e.returned = &returnData{program, result.Return}
+		e.returned = &ReturnData{program, result.Return}
 	}
 	return err
 }
@@ -217,12 +217,12 @@ func (e *execution) log(line string) {
 
 // checkRent returns an error if the transaction leaves a nonempty account below its minimum
 // balance.
-func (e *execution) checkRent(before []runtime.Account) *transactionError {
+func (e *execution) checkRent(before []runtime.Account) *TransactionError {
 	for i, a := range e.accounts {
 		exempt := a.Lamports == 0 || a.Lamports >= e.sysvars.Rent.Minimum(len(a.Data))
 		same := a.Lamports == before[i].Lamports && len(a.Data) == len(before[i].Data)
 		if a.Writable && !exempt && !same {
-			return &transactionError{Name: errRent, Index: i}
+			return &TransactionError{Name: errRent, Index: i}
 		}
 	}
 	return nil

@@ -99,7 +99,7 @@ func linesOf(logs []string) []string {
 	return logs
 }
 
-func returnJSON(r *returnData) any {
+func returnJSON(r *ReturnData) any {
 	if r == nil {
 		return nil
 	}

@@ -13,17 +13,17 @@ type Record struct {
 	Message   transaction.Message
 	Slot      uint64
 	Time      int64
-	Err       *transactionError
+	Err       *TransactionError
 	Fee       uint64
 	Units     uint64
 	Price     uint64 // micro-lamports per compute unit
 	Logs      []string
 	Pre, Post []uint64 // lamports of the message's accounts
-	Return    *returnData
+	Return    *ReturnData
 }
 
-// returnData is the return data of the last program that set any.
-type returnData struct {
+// ReturnData is the return data of the last program that set any.
+type ReturnData struct {
 	Program transaction.PublicKey
 	Data    []byte
 }

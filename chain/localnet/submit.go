@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// submit executes a transaction in the open slot. It returns a transactionError if the transaction
+// submit executes a transaction in the open slot. It returns a TransactionError if the transaction
 // has no effect, not even a fee. If a transaction landed but failed, its error is in the record.
 func (l *Ledger) submit(raw []byte) (*Record, error) {
 	t, err := transaction.Unmarshal(raw)
@@ -77,7 +77,7 @@ func (v View) simulate(raw []byte, s simulation) (*simulationResult, error) {
 // try executes a transaction as of a slot.
 func (l *Ledger) try(t *transaction.Transaction, number uint64, checkHash bool) outcome {
 	m := &t.Message
-	refused := func(err *transactionError) outcome { return outcome{Record: Record{Message: *m, Err: err}} }
+	refused := func(err *TransactionError) outcome { return outcome{Record: Record{Message: *m, Err: err}} }
 	if len(m.Keys) > maxLocks {
 		return refused(errLocks)
 	}

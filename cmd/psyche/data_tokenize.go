@@ -88,6 +88,9 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		},
 	})
 	m.Done()
+	if errors.Is(err, diskspace.ErrTooLittle) {
+		err = fmt.Errorf("%w, choose another output folder, use fewer files, or, if this estimate is wrong, add --ignore-space", err)
+	}
 	if err != nil {
 		return err
 	}

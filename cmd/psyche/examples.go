@@ -4,6 +4,9 @@ import "github.com/psyche-go/psyche/cmd/internal/manual"
 
 // examples are shown by --help and in the man page; a test parses each.
 var examples = manual.Examples{
+	"host texts",
+	"host texts --friends 5 --link 100mbit --hours 8 --model medium",
+	"host texts --open --public-addr run.example.org",
 	"testnet start --config-path configs/quickstart",
 	"testnet start --config-path configs/quickstart --num-clients 5 --kill-at-step 20",
 	"testnet start --resume runs/quickstart-20260101-120000",

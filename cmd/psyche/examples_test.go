@@ -26,7 +26,7 @@ func TestExamples(t *testing.T) {
 	if code := run(t.Context(), []string{"print-man"}, console{&page, io.Discard}); code != exitOK {
 		t.Fatalf("print-man: exit code %d", code)
 	}
-	for _, section := range []string{".SH EXAMPLES\n.PP\n.RS\n.nf\npsyche testnet start", ".SH ENVIRONMENT\n.TP\n.B ", ".SH FILES\n.TP\n.I "} {
+	for _, section := range []string{".SH EXAMPLES\n.PP\n.RS\n.nf\npsyche host texts", ".SH ENVIRONMENT\n.TP\n.B ", ".SH FILES\n.TP\n.I "} {
 		if !strings.Contains(page.String(), section) {
 			t.Errorf("the man page has no %q", section)
 		}

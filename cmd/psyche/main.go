@@ -31,6 +31,7 @@ import (
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version of the program."`
 
+	Host    hostText `cmd:"" help:"Host a run on your own text: prepare everything, train, and invite others." group:"Try a run:"`
 	Testnet struct {
 		Start        testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
 		PrintAllHelp allHelp      `cmd:"" hidden:"" help:"Print the help of these commands."`

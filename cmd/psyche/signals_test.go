@@ -42,6 +42,7 @@ var brief = []string{
 // signalledCommands lists every command that may take longer. SILENT is a server that never
 // answers, and PIPE is a file that blocks its reader.
 var signalledCommands = []signalled{
+	{"host", "--tokenizer PIPES --client KEY --dir out STATE", "", signals.Interrupted, ""},
 	{"testnet start", "--config-path PIPES", "", signals.Interrupted, ""},
 	{"server run", "--state STATE --server-port 0 --save-state-dir .", "listening", 0, ""},
 	{"server validate-config", "--state PIPE", "", signals.Interrupted, ""},

@@ -13,8 +13,8 @@ import (
 // buildTimeout limits a build with an empty build cache.
 const buildTimeout = 10 * time.Minute
 
-// programs are both programs as built for tests.
-type programs struct {
+// Programs are both programs as built for tests.
+type Programs struct {
 	Server, Client string // paths; Client is empty if it cannot be built
 	Shim           string // path of the libtorch shim
 	NoTorch        string // reason why clients cannot run; empty if they can
@@ -22,7 +22,7 @@ type programs struct {
 
 // Build builds both programs from the repository at root into a folder, and finds out whether
 // clients can run here.
-func Build(ctx context.Context, root, dir string) (p programs, err error) {
+func Build(ctx context.Context, root, dir string) (p Programs, err error) {
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	p.Server = filepath.Join(dir, "psyche")
@@ -48,7 +48,7 @@ func Build(ctx context.Context, root, dir string) (p programs, err error) {
 		}
 	}
 	doctor := exec.CommandContext(ctx, p.Client, "doctor")
-	doctor.Env = p.env()
+	doctor.Env = p.Env()
 	if out, err := doctor.CombinedOutput(); err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		p.NoTorch = "libtorch is needed: " + lines[len(lines)-1]
@@ -56,8 +56,8 @@ func Build(ctx context.Context, root, dir string) (p programs, err error) {
 	return p, nil
 }
 
-// env returns the environment of clients.
-func (p programs) env() []string { return append(os.Environ(), "PSYCHE_TORCH_SHIM="+p.Shim) }
+// Env returns the environment of clients.
+func (p Programs) Env() []string { return append(os.Environ(), "PSYCHE_TORCH_SHIM="+p.Shim) }
 
 // Compile builds the program in a folder of the repository at root.
 func Compile(ctx context.Context, output, root, program, env string) error {

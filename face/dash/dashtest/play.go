@@ -60,8 +60,8 @@ type Options struct {
 // began is the start time of runs.
 const began = 1_760_000_000_000
 
-// visit is called with an entry and the state after it.
-type visit func(history.Entry, *coordinator.State) error
+// Visit is called with an entry and the state after it.
+type Visit func(history.Entry, *coordinator.State) error
 
 // Key returns the key of a member. −1 is the host's key, which is also the main authority's.
 func Key(member int) identity.Key {
@@ -79,7 +79,7 @@ type player struct {
 	nonces []uint64
 	now    uint64
 	number uint64
-	visit  visit
+	visit  Visit
 	draws  *hashchain.Chain
 }
 
@@ -126,7 +126,7 @@ func draws(o Options) *hashchain.Chain { return hashchain.New([32]byte{1}, o.Rou
 func id(member int) coordinator.ClientID { return coordinator.ClientID(Key(member).ID()) }
 
 // Play plays a run to its end.
-func Play(o Options, visit visit) error {
+func Play(o Options, visit Visit) error {
 	state, err := Begin(o)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func (r *run) checkSpace(ctx context.Context, sources []source) error {
 		need = max(need, (tokens-min(tokens, written))*uint64(r.o.TokenSize))
 	}
 	if err := space.Check(r.o.Output, "the token files", need); err != nil {
-		return fmt.Errorf("prepare data: %w, choose another output folder, use fewer files, or, if this estimate is wrong, add --ignore-space", err)
+		return fmt.Errorf("prepare data: %w", err)
 	}
 	return nil
 }

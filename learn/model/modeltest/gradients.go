@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// trainable is a model that can be trained.
-type trainable interface {
+// Trainable is a model that can be trained.
+type Trainable interface {
 	Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor
 	Parameters() []torch.Parameter
 }
@@ -16,11 +16,11 @@ type trainable interface {
 // GradientsDiffer returns the largest difference between the losses and gradients of two models for
 // the tokens of v, measured as in MaxRelativeError. Each model
 // adds the gradient up in two parts, as for two micro-batches.
-func GradientsDiffer(t testing.TB, e *torch.Engine, one, other trainable, v Vectors) (worst float64) {
+func GradientsDiffer(t testing.TB, e *torch.Engine, one, other Trainable, v Vectors) (worst float64) {
 	t.Helper()
 	ids, targets := v.Other["ids"], v.Other["targets"]
 	const share = 0.375
-	of := func(m trainable) (loss []float32, gradients [][]float32) {
+	of := func(m Trainable) (loss []float32, gradients [][]float32) {
 		before := torch.LiveTensors()
 		torchtest.Do(t, e, true, func(s *torch.Scope) error {
 			for range 2 {

@@ -36,15 +36,15 @@ type Setup struct {
 // Attach connects a participant to the host. The suite closes the returned Backend.
 type Attach func(ctx context.Context, key identity.Key) (Backend, error)
 
-// promise is a guarantee of package backend that some hosts cannot give.
-type promise string
+// Promise is a guarantee of package backend that some hosts cannot give.
+type Promise string
 
 // Guarantees that a host may lack. For each of them, the suite then checks the opposite behaviour.
 const (
 	// OneBackend: the host refuses a second live backend of a key.
-	OneBackend promise = "one key has one live backend"
+	OneBackend Promise = "one key has one live backend"
 	// WithdrawsLost: the host withdraws a client without a backend for the grace period.
-	WithdrawsLost promise = "a client that is gone is withdrawn"
+	WithdrawsLost Promise = "a client that is gone is withdrawn"
 )
 
 // RunID is the ID of the run that the suite uses.
@@ -79,7 +79,7 @@ type client struct {
 }
 
 // Run runs the suite against a host that gives all guarantees except those in without.
-func Run(t *testing.T, start func(*testing.T, Setup) Attach, without ...promise) {
+func Run(t *testing.T, start func(*testing.T, Setup) Attach, without ...Promise) {
 	type entry struct {
 		name string
 		test func(*testing.T, *fixture)

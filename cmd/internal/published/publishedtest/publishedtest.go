@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// line is a command line: the name of a program, and its arguments.
-type line struct {
+// Line is a command line: the name of a program, and its arguments.
+type Line struct {
 	Program string
 	Args    []string
 }
 
 // String returns the line as typed by a user.
-func (l line) String() string { return strings.Join(append([]string{l.Program}, l.Args...), " ") }
+func (l Line) String() string { return strings.Join(append([]string{l.Program}, l.Args...), " ") }
 
 var (
 	code = regexp.MustCompile("`([^`]+)`")
@@ -29,14 +29,14 @@ var (
 // Lines returns every command line of the page at root/docs/command-lines.md: the complete command
 // lines, and one command line for each flag. It fails the test if a row names no test, or a test that
 // does not exist.
-func Lines(t *testing.T, root string) []line {
+func Lines(t *testing.T, root string) []Line {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "command-lines.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := allTests(t, root)
-	var lines []line
+	var lines []Line
 	sections := strings.Split(string(page), "\n## ")
 	for _, section := range sections[1:] {
 		prefix := ""
@@ -54,7 +54,7 @@ func Lines(t *testing.T, root string) []line {
 			}
 			for _, span := range code.FindAllStringSubmatch(cells[0], -1) {
 				words := strings.Fields(prefix + span[1])
-				lines = append(lines, line{Program: words[0], Args: words[1:]})
+				lines = append(lines, Line{Program: words[0], Args: words[1:]})
 			}
 		}
 	}

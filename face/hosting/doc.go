@@ -1,0 +1,13 @@
+// Package hosting hosts a run on a user's own text with one call.
+//
+// Run prepares a folder: token files, the first model, and a state.toml from package files/recipe. It then
+// starts the server and a client as processes, prints the invite link, and waits until the context ends.
+// A call with the same options continues in the same folder: steps that are done are not repeated.
+//
+//	DIR/host.json   what was asked for, and which steps are done
+//	DIR/data        token files
+//	DIR/model       the first model
+//	DIR/state.toml, DIR/data.toml
+//	DIR/server      key, journal and log of the server
+//	DIR/client      key, checkpoints and log of the host's own client
+package hosting

@@ -1,0 +1,326 @@
+package hosting
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/files/data/manifest"
+	"github.com/psyche-go/psyche/files/recipe"
+	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// asClient is the environment variable that makes the test binary a psyche-client without libtorch.
+const asClient = "PSYCHE_TEST_HOSTING_CLIENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asClient) != "" {
+		if err := fakeClient(os.Args[1], os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// fakeClient creates an empty model, or reports a training of 1,000 tokens per second.
+func fakeClient(command string, args []string) error {
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	text := map[string]*string{}
+	for _, name := range []string{"config", "seed", "tokenizer", "output", "model", "data-path", "seq-len", "optimizer", "total-batch", "micro-batch", "steps", "events-dir"} {
+		text[name] = flags.String(name, "", "")
+	}
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if command == "init-model" {
+		content, err := os.ReadFile(*text["config"])
+		return errors.Join(err, os.Mkdir(*text["output"], 0o755), os.WriteFile(filepath.Join(*text["output"], "config.json"), content, 0o600))
+	}
+	log, err := event.Open(filepath.Join(*text["events-dir"], "events.jsonl"))
+	if err != nil {
+		return err
+	}
+	for step := range uint32(3) {
+		err = errors.Join(err, log.Append(event.Trained{Step: step + 1, Tokens: 100, Seconds: 0.1}))
+	}
+	return errors.Join(err, log.Close())
+}
+
+// options returns the options of a run on a text of several files, which is prepared only.
+func options(t *testing.T) Options {
+	t.Helper()
+	t.Setenv(asClient, "1")
+	texts := filepath.Join(t.TempDir(), "my poems")
+	for i := range 4 {
+		write(t, filepath.Join(texts, fmt.Sprintf("%d.txt", i)), strings.Repeat("A rose is a rose is a rose.\n", 400))
+	}
+	return Options{
+		Texts: []string{texts}, Dir: filepath.Join(t.TempDir(), "run"), Friends: 2, Link: 20, Hours: 1, Model: "small",
+		PublicAddr: recipe.Loopback, Port: 40000, PrepareOnly: true, Server: "none", Client: os.Args[0],
+		Caller: Caller{Local: func(_ context.Context, paths []string) ([]string, error) { return paths, nil },
+			LoadTokenizer: func(_ context.Context, name string) (*tokenizer.Tokenizer, error) {
+				if name == "bytes" {
+					return tokenizer.Bytes(), nil
+				}
+				return tokenizer.Load(name)
+			},
+			OwnAddress: func() string { return "192.0.2.7" },
+			Progress:   func(string) (func(done, all int64), func()) { return func(int64, int64) {}, func() {} },
+			Serving:    func() {}, ShowQR: func(string) error { return nil }, Out: io.Discard,
+		}}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func must(t *testing.T, o Options) {
+	t.Helper()
+	if err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPrepare prepares a run, and checks its files. A second call changes nothing.
+func TestPrepare(t *testing.T) {
+	o := options(t)
+	must(t, o)
+	run, err := config.LoadState(o.path(stateFile))
+	if err != nil || run.RunID != "my-poems" || len(run.Warnings) > 0 {
+		t.Errorf("state.toml: %v, run %q, warnings %q", err, run.RunID, run.Warnings)
+	}
+	if _, err := config.LoadDataServer(o.path("data.toml")); err != nil {
+		t.Error(err)
+	}
+	text, found, err := manifest.Read(o.path("data"))
+	if err != nil || !found || text.HeldOutTokens == 0 {
+		t.Errorf("tokens: %v, %v, %d held out", found, err, text.HeldOutTokens)
+	}
+	before := stamps(t, o.Dir)
+	must(t, o)
+	if after := stamps(t, o.Dir); !slices.Equal(before, after) {
+		t.Errorf("a second call changed files: %q, before %q", after, before)
+	}
+}
+
+// stamps returns the names and times of the prepared files, without files that each call writes again.
+func stamps(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	for _, name := range []string{"data/data.json", "data/train-00000.ds", "model/config.json"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, name+info.ModTime().String())
+	}
+	return append(all, read(t, filepath.Join(dir, stateFile)), read(t, filepath.Join(dir, recordFile)))
+}
+
+// TestChangesBeforeTheRun checks that changed settings repeat the steps that depend on them.
+func TestChangesBeforeTheRun(t *testing.T) {
+	o := options(t)
+	must(t, o)
+	first := stamps(t, o.Dir)
+	o.Hours = 8
+	must(t, o)
+	second := stamps(t, o.Dir)
+	if !slices.Equal(first[:3], second[:3]) || first[3] == second[3] {
+		t.Error("after a change of --hours, only state.toml must change")
+	}
+	touched := filepath.Join(o.Texts[0], "0.txt")
+	if err := os.Chtimes(touched, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	must(t, o)
+	if third := stamps(t, o.Dir); !slices.Equal(second[:4], third[:4]) {
+		t.Error("a new time of a file with the same content changes the run")
+	}
+	write(t, touched, strings.Repeat("Another rose.\n", 1000))
+	must(t, o)
+	if third := stamps(t, o.Dir); third[0] == second[0] || third[2] != second[2] {
+		t.Error("after a change of the text, only the tokens must change")
+	}
+}
+
+// TestEditedState checks that an edited state.toml is kept, and never overwritten.
+func TestEditedState(t *testing.T) {
+	o := options(t)
+	must(t, o)
+	edited := strings.Replace(read(t, o.path(stateFile)), "cooldown_time = 30", "cooldown_time = 31", 1)
+	write(t, o.path(stateFile), edited)
+	must(t, o)
+	if read(t, o.path(stateFile)) != edited {
+		t.Error("an edited state.toml was overwritten")
+	}
+	o.Hours = 8
+	for range 2 {
+		if err := Run(t.Context(), o); !errors.Is(err, ErrEdited) {
+			t.Errorf("changed settings with an edited state.toml: %v, want %v", err, ErrEdited)
+		}
+	}
+	o.Again = true
+	must(t, o)
+	if read(t, o.Dir+".old-1/"+stateFile) != edited || read(t, o.path(stateFile)) == edited {
+		t.Error("--again must keep the earlier folder")
+	}
+}
+
+// TestBegunRun checks that the settings of a run that has begun cannot change, and that it needs no text.
+func TestBegunRun(t *testing.T) {
+	o := options(t)
+	must(t, o)
+	write(t, server.JournalPath(o.path("server"), "my-poems"), "")
+	o.Name = "my-poems"
+	must(t, o)
+	other := o
+	other.Friends = 3
+	if err := Run(t.Context(), other); !errors.Is(err, ErrBegun) || !strings.Contains(err.Error(), "--friends was 2 and is 3") {
+		t.Errorf("%v, want %v", err, ErrBegun)
+	}
+	texts := o.Texts[0]
+	if err := os.Rename(texts, texts+" moved"); err != nil {
+		t.Fatal(err)
+	}
+	must(t, o)
+	write(t, filepath.Join(texts, "new.txt"), "New.\n")
+	if err := Run(t.Context(), o); !errors.Is(err, ErrBegun) {
+		t.Errorf("another text: %v, want %v", err, ErrBegun)
+	}
+	if err := os.Remove(o.path(recordFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), o); !errors.Is(err, ErrBegun) {
+		t.Errorf("a run without a record: %v, want %v", err, ErrBegun)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(t *testing.T, o *Options)
+		want   error
+	}{
+		{"no text", func(_ *testing.T, o *Options) { o.Texts = nil }, ErrOptions},
+		{"missing text", func(_ *testing.T, o *Options) { o.Texts = []string{"/nowhere"} }, ErrOptions},
+		{"empty folder", func(t *testing.T, o *Options) { o.Texts = []string{t.TempDir()} }, recipe.ErrText},
+		{"three lines", func(t *testing.T, o *Options) {
+			o.Texts = []string{filepath.Join(t.TempDir(), "three.txt")}
+			write(t, o.Texts[0], "one\ntwo\nthree\n")
+		}, recipe.ErrText},
+		{"folder within the text", func(_ *testing.T, o *Options) { o.Dir = filepath.Join(o.Texts[0], "run") }, ErrOptions},
+		{"unknown model", func(_ *testing.T, o *Options) { o.Model = "huge" }, ErrOptions},
+		{"a name that is no folder", func(_ *testing.T, o *Options) { o.Name, o.Dir = "..", "" }, ErrOptions},
+		{"an address with a port", func(_ *testing.T, o *Options) { o.PublicAddr = "host.example:39405" }, ErrOptions},
+		{"few strangers", func(_ *testing.T, o *Options) { o.Open = true }, recipe.ErrRequest},
+		{"another host", func(t *testing.T, o *Options) {
+			lock, err := filelock.OpenFolder(o.Dir, 0o755)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = lock.Close() })
+		}, ErrBusy},
+		{"no client", func(_ *testing.T, o *Options) { o.Client = "/nowhere" }, ErrOptions},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := options(t)
+			test.change(t, &o)
+			if err := Run(t.Context(), o); !errors.Is(err, test.want) {
+				t.Errorf("%v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+// TestInterrupt checks that an interrupted preparation can continue.
+func TestInterrupt(t *testing.T) {
+	o := options(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Run(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	must(t, o)
+}
+
+// TestSingleText checks that the end of a single text is held out, at a line break or between characters.
+func TestSingleText(t *testing.T) {
+	for name, text := range map[string]string{
+		"lines":       strings.Repeat("A rose is a rose.\n", 4000),
+		"no lines":    strings.Repeat("é", 40000),
+		"a last line": strings.Repeat("é", 40000) + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t)
+			path := filepath.Join(t.TempDir(), "rose.txt")
+			write(t, path, text)
+			o.Texts = []string{path}
+			must(t, o)
+			parts, err := filepath.Glob(o.path("text-*", "*.txt"))
+			if err != nil || len(parts) != 2 {
+				t.Fatal(parts, err)
+			}
+			held, train := read(t, parts[0]), read(t, parts[1])
+			if train+held != text || len(held) < len(text)/100 || len(held) > len(text)/5 || strings.ToValidUTF8(held, "?") != held {
+				t.Errorf("%d bytes are held out of %d", len(held), len(text))
+			}
+		})
+	}
+}
+
+func TestNameOf(t *testing.T) {
+	for path, want := range map[string]string{
+		"/home/me/my poems": "my-poems", "/tmp/Faust.txt": "Faust", "hf://datasets/owner/name": "name", "/tmp/…": "run", "/": "run",
+		"/tmp/" + strings.Repeat("long", 20): strings.Repeat("long", 8),
+	} {
+		if got := nameOf(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestTokenizerNextToTheText checks that a tokenizer is found, and goes into the model's folder.
+func TestTokenizerNextToTheText(t *testing.T) {
+	o := options(t)
+	file := filepath.Join(filepath.Dir(o.Texts[0]), tokenizer.JSONFile)
+	write(t, file, string(tokenizer.Bytes().JSON()))
+	must(t, o)
+	text, _, err := manifest.Read(o.path("data"))
+	if err != nil || text.Tokenizer.Name != file {
+		t.Errorf("%v, tokenizer %s", err, text.Tokenizer.Name)
+	}
+	if read(t, o.path("model", tokenizer.JSONFile)) != string(tokenizer.Bytes().JSON()) {
+		t.Error("the model has another tokenizer")
+	}
+	before := stamps(t, o.Dir)
+	write(t, file, string(tokenizer.Bytes().JSON())+"\n")
+	must(t, o)
+	if after := stamps(t, o.Dir); before[0] == after[0] || before[2] == after[2] {
+		t.Error("after a change of the tokenizer, tokens and model must change")
+	}
+}

@@ -1,0 +1,282 @@
+package hosting
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/base/child"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/pause"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/recipe"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/invite"
+)
+
+// The ports of a hosted run follow each other: of the run, the page, the data server, and the host's
+// own client.
+const (
+	pagePort   = 1
+	dataPort   = 2
+	clientPort = 3
+	allPorts   = 4
+
+	defaultPort = 39405
+	lastPort    = 39495
+)
+
+// choosePort returns the first of the ports: the requested one, or else the first of free ports.
+func choosePort(requested uint16) (uint16, error) {
+	if requested != 0 {
+		return requested, nil
+	}
+	for port := uint16(defaultPort); port <= lastPort; port += 10 {
+		if checkPorts(port) == nil {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: none of the ports %d to %d is followed by %d free ports; choose a port with --port", ErrPort, defaultPort, lastPort, allPorts-1)
+}
+
+// checkPorts reports the first port that is in use.
+func checkPorts(first uint16) error {
+	for port := int(first); port < int(first)+allPorts; port++ {
+		if !child.IsFree(port) {
+			return fmt.Errorf("%w: another program listens at port %d; the run needs the ports %d to %d; stop that program, or set --port before the run begins", ErrPort, port, first, first+allPorts-1)
+		}
+	}
+	return nil
+}
+
+// portPatience is the time in which the processes of a killed host end.
+const portPatience = 3 * time.Second
+
+// awaitPorts waits a short time until the ports are free.
+func (h *host) awaitPorts(ctx context.Context) error {
+	deadline := time.Now().Add(portPatience)
+	for {
+		err := checkPorts(h.FirstPort)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		if err := pause.For(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// Time limits for the ends of processes. The client reports its model and leaves the run.
+const (
+	clientGrace = 30 * time.Second
+	serverGrace = 10 * time.Second
+)
+
+// serve runs the server and a client until ctx ends or the server fails.
+func (h *host) serve(ctx context.Context) error {
+	if err := h.awaitPorts(ctx); err != nil {
+		return err
+	}
+	if err := errors.Join(os.MkdirAll(h.path("server"), 0o755), os.MkdirAll(h.path("client"), 0o700)); err != nil {
+		return err
+	}
+	h.Serving()
+	running := h.serverProcess()
+	if err := running.Start(); err != nil {
+		return err
+	}
+	defer running.Stop(serverGrace)
+	address := h.address(recipe.Loopback, 0)
+	if err := running.AwaitPort(ctx, address); err != nil {
+		return quiet(ctx, err)
+	}
+	link, over, err := h.link(ctx, address)
+	if err != nil {
+		return quiet(ctx, err)
+	}
+	h.printf("The page: http://%s\n", h.address(recipe.Loopback, pagePort))
+	if !over {
+		h.invite(link)
+	}
+	own := link
+	own.Host, own.Port = recipe.Loopback, h.FirstPort
+	clientCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	finished := make(chan error, 1)
+	go func() { finished <- h.takePart(clientCtx, own) }()
+	select {
+	case err = <-finished:
+		if err == nil && ctx.Err() == nil { // the run is finished; the page stays
+			select {
+			case <-ctx.Done():
+			case <-running.Ended():
+			}
+		}
+	case <-ctx.Done():
+		h.printf("Stopping: the client leaves the run. The same command continues.\n")
+		err = <-finished
+	case <-running.Ended():
+		stop()
+		<-finished
+	}
+	if err == nil && ctx.Err() == nil {
+		err = fmt.Errorf("the server ended: %s; its log is %s, and the same command continues the run", running.LogTail(3), running.Log)
+	}
+	return err
+}
+
+// quiet returns nil if the user ended the command.
+func quiet(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// address returns an address of one of the ports.
+func (h *host) address(host string, port uint16) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(h.FirstPort+port)))
+}
+
+// local reports whether other machines cannot reach the run.
+func (h *host) local() bool { return net.ParseIP(h.Host).IsLoopback() }
+
+// serverArguments returns the command line of the server.
+func (h *host) serverArguments() []string {
+	listen := "0.0.0.0"
+	switch {
+	case h.local():
+		listen = h.Host
+	case strings.Contains(h.Host, ":"):
+		listen = "::"
+	}
+	args := []string{
+		"server", "run", "--save-state-dir", h.path("server"), "--data-config", h.path("data.toml"),
+		"--server-addr", listen, "--server-port", strconv.Itoa(int(h.FirstPort)), "--public-addr", h.address(h.Host, 0),
+		"--http-addr", h.address(recipe.Loopback, pagePort), "--member-events", h.path("client", "events.jsonl"), "--log", "console",
+	}
+	if !h.begun() {
+		args = append(args, "--state", h.path(stateFile))
+		if h.Authority != "" {
+			args = append(args, "--main-authority", h.Authority)
+		}
+	}
+	switch {
+	case h.creates():
+		args = append(args, "--model-path", h.path("model"))
+	case h.hub() == "":
+		args = append(args, "--model-path", h.Model)
+	}
+	return args
+}
+
+func (h *host) serverProcess() *child.Process {
+	return &child.Process{Name: "the server", Program: h.Server, Args: h.serverArguments(), Log: h.path("server", "server.log"), OwnGroup: true}
+}
+
+// link returns the invite link of the run, and reports whether the run is over.
+func (h *host) link(ctx context.Context, address string) (link invite.Link, over bool, err error) {
+	hostKey, err := server.HostKey(h.path("server"), rand.Reader)
+	if err != nil {
+		return link, false, err
+	}
+	key, err := identity.Generate(rand.Reader)
+	if err != nil {
+		return link, false, err
+	}
+	client, err := tcp.Dial(ctx, tcp.Options{Addr: address, RunID: h.Name, Key: key, Observe: true, ServerKey: hostKey.ID(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return link, false, err
+	}
+	select {
+	case update := <-client.Updates():
+		over = update.State != nil && update.State.RunState == coordinator.Finished
+	case <-ctx.Done():
+	}
+	link = invite.Link{Host: h.Host, Port: h.FirstPort, RunID: h.Name, Key: client.Host(), Run: client.Run()}
+	return link, over, errors.Join(client.Close(), link.Check())
+}
+
+// invite prints how others take part.
+func (h *host) invite(link invite.Link) {
+	h.printf("\nSend this line to your friends. They need psyche-client (docs/install.md):\n\n    psyche-client join %s\n\n", link.ForShell())
+	if err := h.ShowQR(link.String()); err != nil {
+		h.printf("%v\n", err)
+	}
+	switch {
+	case h.local():
+		h.printf("Only this machine reaches %s: for other machines, set --public-addr\n", h.Host)
+	case h.PublicAddr == "":
+		h.printf("Friends must reach %s. If they reach this machine at another address, set --public-addr\n", h.Host)
+		fallthrough
+	default:
+		h.printf("Open these ports of this machine: TCP %d (run), TCP %d (data), TCP and UDP %d (results)\n", h.FirstPort, h.FirstPort+dataPort, h.FirstPort+clientPort)
+	}
+	h.printf("Ctrl-C stops. The same command continues. Logs: %s, %s\n\n", h.path("server", "server.log"), h.path("client", "client.log"))
+}
+
+// Restarts of the host's client.
+const (
+	restartPause  = 5 * time.Second
+	stableRuntime = time.Minute // a client that ran longer was not wrong from the start
+)
+
+// takePart runs the host's client until the run is finished or ctx ends. If a
+// client ends with an error, it starts again, except soon after its start.
+func (h *host) takePart(ctx context.Context, link invite.Link) error {
+	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
+	followed := make(chan struct{})
+	seen := &progress{out: h.Out, since: time.Now()}
+	go func() { defer close(followed); seen.follow(follow, h.path("client", "events.jsonl")) }()
+	defer func() { stop(); <-followed; seen.end() }()
+	for {
+		started := time.Now()
+		client := h.clientProcess(link)
+		if err := client.Start(); err != nil {
+			return err
+		}
+		select {
+		case <-client.Ended():
+		case <-ctx.Done():
+			client.Stop(clientGrace)
+			return nil
+		}
+		err := client.Failure()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return nil
+		case time.Since(started) < stableRuntime:
+			return fmt.Errorf("the host's %w; its log is %s, and the same command continues the run", err, client.Log)
+		}
+		h.printf("the client ended, and starts again: %v\n", err)
+		if pause.For(ctx, restartPause) != nil {
+			return nil
+		}
+	}
+}
+
+// clientProcess describes the host's client. Its key and checkpoints are in the run's folder, so that the
+// user can take part with the usual key too.
+func (h *host) clientProcess(link invite.Link) *child.Process {
+	args := []string{
+		"join", link.String(), "--events-dir", h.path("client"), "--member-name", "host", "--logs", "console",
+		"--bind-p2p-port", strconv.Itoa(int(h.FirstPort + clientPort)), "--allow-inner-data",
+	}
+	if h.local() {
+		args = append(args, "--bind-p2p-address", h.Host)
+	}
+	return &child.Process{
+		Name: "client", Program: h.Client, Args: args, Env: []string{"XDG_STATE_HOME=" + h.path("client")},
+		Log: h.path("client", "client.log"), OwnGroup: true,
+	}
+}
