@@ -21,7 +21,7 @@ type evaluateCommand struct {
 	Data         string      `type:"path" placeholder:"PATH" help:"Token file, or folder of token files, for the mean loss."`
 	TokenSize    int         `default:"0" enum:"0,2,4,8" help:"Bytes per token in the files: 2, 4 or 8. 0 reads the size from data.json, *.metadata or *.idx next to the files, or else uses 2 if the vocabulary fits (${default})."`
 	SeqLen       int         `placeholder:"N" help:"Tokens per sequence. 0 means the longest that the model supports."`
-	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0 means all (${default})."`
+	MaxSequences uint64      `default:"${sample_sequences}" placeholder:"N" help:"Sequences to use, spread evenly over the data; 0 means all (${default})."`
 	MicroBatch   int         `default:"8" help:"Sequences in one pass through the model."`
 	Threads      threadCount `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU."`
 
@@ -40,6 +40,7 @@ type evaluation struct {
 	Perplexity  any     `json:"perplexity"` // a number; null: overflow
 	Sequences   int     `json:"sequences"`
 	OfSequences uint64  `json:"of_sequences"` // in the data
+	Sample      string  `json:"sample"`       // name of the sequences, equal for comparable losses
 	Tokens      int     `json:"tokens"`
 	Step        uint32  `json:"step"`
 }
@@ -49,12 +50,6 @@ type evaluations struct {
 	*evaluation
 	Tasks map[string]taskResult `json:"tasks,omitempty"`
 	Text  string                `json:"text,omitempty"` // of the prompt task
-}
-
-// measured is the data for measuring the loss.
-type measured struct {
-	sequences [][]int32
-	of        uint64
 }
 
 // Run prints the mean loss over the sequences, and the scores of tasks.
@@ -71,7 +66,7 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err != nil {
 		return err
 	}
-	data, err := c.read(ctx, s)
+	sample, err := c.read(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -89,7 +84,7 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
 	if c.Data != "" {
 		m := meter.New(t.Err, "psyche-client: measuring the loss")
 		evaluator.Watch(func(done, all int) { m.At(int64(done), int64(all)) })
-		all.evaluation, err = c.lossOf(ctx, evaluator, data, s.Step, events)
+		all.evaluation, err = c.lossOf(ctx, evaluator, sample, s.Step, events)
 		if m.Done(); err != nil {
 			return err
 		}
@@ -108,13 +103,15 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
 }
 
 // lossOf measures the mean loss over the sequences.
-func (c *evaluateCommand) lossOf(ctx context.Context, evaluator *train.Evaluator, data measured, step uint32, events *event.Log) (*evaluation, error) {
+func (c *evaluateCommand) lossOf(ctx context.Context, evaluator *train.Evaluator, sample local.Sample, step uint32, events *event.Log) (*evaluation, error) {
 	begun := time.Now()
-	loss, err := evaluator.Evaluate(ctx, data.sequences)
+	loss, err := evaluator.Evaluate(ctx, sample.Sequences)
 	if err != nil {
 		return nil, err
 	}
-	return &evaluation{loss, math.Exp(loss), len(data.sequences), data.of, len(data.sequences) * c.SeqLen, step}, events.Append(measuredLoss(step, loss, len(data.sequences), begun))
+	count := len(sample.Sequences)
+	measured := evaluation{loss, math.Exp(loss), count, sample.Of, sample.String(), count * c.SeqLen, step}
+	return &measured, events.Append(measuredLoss(step, loss, count, begun))
 }
 
 // lossTask is the name of the task and of the score that the event log uses for the mean loss.
@@ -132,20 +129,19 @@ func measuredLoss(step uint32, loss float64, sequences int, begun time.Time) eve
 }
 
 // read reads the data of --data.
-func (c *evaluateCommand) read(ctx context.Context, s checkpoint.Snapshot) (m measured, err error) {
+func (c *evaluateCommand) read(ctx context.Context, s checkpoint.Snapshot) (local.Sample, error) {
 	if c.Data == "" {
-		return m, nil
+		return local.Sample{}, nil
 	}
 	description, err := describe(s)
 	if err != nil {
-		return m, fmt.Errorf("%s: %w", c.Model, err)
+		return local.Sample{}, fmt.Errorf("%s: %w", c.Model, err)
 	}
 	if c.SeqLen == 0 {
 		c.SeqLen = description.MaxTokens
 	}
 	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
-	m.sequences, m.of, err = readFirst(ctx, c.Data, options, c.MaxSequences)
-	return m, err
+	return local.ReadSample(ctx, c.Data, options, c.MaxSequences)
 }
 
 func (c *evaluateCommand) openTasks(ctx context.Context, t terminal, s checkpoint.Snapshot, events *event.Log) (*questions, error) {
@@ -183,8 +179,7 @@ func (c *evaluateCommand) evaluator(ctx context.Context, t terminal, s checkpoin
 
 func (c *evaluateCommand) printLoss(t terminal, e evaluation) {
 	if !c.JSON {
-		_, _ = fmt.Fprintf(t.Out, "loss %.4f nats per token, perplexity %.2f, over %d tokens in %d of %d sequences\n",
-			e.Loss, e.Perplexity, e.Tokens, e.Sequences, e.OfSequences)
+		_, _ = fmt.Fprintf(t.Out, "loss %.4f nats per token, perplexity %.2f, over %d tokens in %s\n", e.Loss, e.Perplexity, e.Tokens, e.Sample)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -21,6 +22,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/paths"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	_ "github.com/psyche-go/psyche/cmd/psyche-client/addressspace" // ends the program if its limit is too small
+	"github.com/psyche-go/psyche/files/data/local"
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/node/client"
@@ -136,7 +138,7 @@ func explainMemory(err error) error {
 func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche-client"),
-		kong.Vars{"version": buildinfo.Line("psyche-client")},
+		kong.Vars{"version": buildinfo.Line("psyche-client"), "sample_sequences": strconv.Itoa(local.SampleSequences)},
 		kong.Description(description),
 		kong.Writers(t.Out, t.Err),
 		kong.Exit(func(code int) { panic(exit(code)) }),

@@ -35,7 +35,7 @@ type soloCommand struct {
 	Steps      uint32 `aliases:"total-steps" default:"100" help:"Steps to train, including steps before a resume." group:"Steps:"`
 
 	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder for measuring the loss without training on it, before and after the training (with --eval-every also in between). The event log also contains the loss." group:"Evaluation:"`
-	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Held-out sequences to use, from the start; 0 means all (${default})." group:"Evaluation:"`
+	HeldOutSequences uint64 `default:"${sample_sequences}" placeholder:"N" help:"Held-out sequences to use, spread evenly over the data; 0 means all (${default})." group:"Evaluation:"`
 	EvalEvery        uint32 `default:"0" placeholder:"N" help:"Also measure --held-out every N steps; 0 measures only before and after (${default})." group:"Evaluation:"`
 
 	Save      string      `aliases:"save-path" type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state. A training in this folder is resumed. By default, nothing is saved." group:"Checkpoints:"`
@@ -77,7 +77,7 @@ type solo struct {
 	claim     *folderClaim // of --save; nil without it
 	learner   learner
 	data      *local.Folder
-	heldOut   [][]int32
+	heldOut   local.Sample
 	events    *event.Log
 	sent      *telemetry.Telemetry
 	trackers  feeds
@@ -369,15 +369,15 @@ func (s *solo) next(ctx context.Context) (float64, error) {
 }
 
 func (s *solo) printHeldOut(ctx context.Context) error {
-	if len(s.heldOut) == 0 {
+	if len(s.heldOut.Sequences) == 0 {
 		return nil
 	}
 	begun := time.Now()
-	loss, err := s.learner.Evaluate(ctx, s.heldOut)
+	loss, err := s.learner.Evaluate(ctx, s.heldOut.Sequences)
 	if err != nil {
 		return err
 	}
-	if err := s.events.Append(measuredLoss(s.step, loss, len(s.heldOut), begun)); err != nil {
+	if err := s.events.Append(measuredLoss(s.step, loss, len(s.heldOut.Sequences), begun)); err != nil {
 		s.terminal.logger().Error("write event", "err", err)
 	}
 	s.printf("step %d  held-out loss %.4f\n", s.step, loss)

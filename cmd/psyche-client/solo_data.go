@@ -62,11 +62,10 @@ func (s *solo) openData(ctx context.Context, description model.Description) (err
 // readHeldOut reads the held-out data. Without --token-size, its token size may differ from the
 // training data's.
 func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
-	var of uint64
-	if s.heldOut, of, err = readFirst(ctx, s.options.HeldOut, o, s.options.HeldOutSequences); err != nil {
+	if s.heldOut, err = local.ReadSample(ctx, s.options.HeldOut, o, s.options.HeldOutSequences); err != nil {
 		return err
 	}
-	s.printf("held out: %d of %d sequences\n", len(s.heldOut), of)
+	s.printf("held out: %s\n", s.heldOut)
 	return nil
 }
 

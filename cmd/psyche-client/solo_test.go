@@ -84,19 +84,20 @@ func TestEvaluateSaysHowMuchItRead(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
 	line := []string{"evaluate", "--model", model, "--data", data, "--seq-len", "16", "--threads", "1"}
-	if out := succeed(t, line...); !strings.Contains(out, "64 of 108") {
+	if out := succeed(t, line...); !strings.Contains(out, "all 108 sequences of 16 tokens") {
 		t.Errorf("printed %s", out)
 	}
 	var result evaluation
-	if err := json.Unmarshal([]byte(succeed(t, append(line, "--json")...)), &result); err != nil || result.Sequences != 64 || result.OfSequences != 108 {
+	if err := json.Unmarshal([]byte(succeed(t, append(line, "--json", "--max-sequences", "64")...)), &result); err != nil ||
+		result.Sequences != 64 || result.OfSequences != 108 || result.Sample != "64 of 108 sequences of 16 tokens, spread" {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
 
 func TestHelpShowsDefaults(t *testing.T) {
 	for command, wanted := range map[string][]string{
-		"solo":     {"(64)", "(10)", "(0)"},
-		"evaluate": {"(64)"},
+		"solo":     {"(256)", "(10)", "(0)"},
+		"evaluate": {"(256)"},
 	} {
 		out := strings.Join(strings.Fields(succeed(t, command, "--help")), " ")
 		for _, want := range wanted {

@@ -36,9 +36,8 @@ var (
 
 // Limits of the final measurements.
 const (
-	heldOutSequences = 256 // sequences of the held-out loss
-	sampleTokens     = 200 // tokens of the generated text
-	samplePrompt     = "func (s *Server) "
+	sampleTokens = 200 // tokens of the generated text
+	samplePrompt = "func (s *Server) "
 )
 
 // Summary is the result of a run. Its JSON form is the run folder's summary.json.
@@ -56,6 +55,7 @@ type Summary struct {
 	LossLast                         float64         `json:"loss_last"`
 	HeldOutLossFirst                 float64         `json:"heldout_loss_first,omitempty"` // of the starting model; omitted without held-out tokens
 	HeldOutLossLast                  float64         `json:"heldout_loss_last,omitempty"`
+	HeldOutSample                    string          `json:"heldout_sample,omitempty"` // name of the held-out sequences
 	Clients                          []ClientSummary `json:"clients"`
 	WireBytesPerClientRound          uint64          `json:"wire_bytes_per_client_round"`    // sent to peers, everything except model sync
 	PayloadBytesPerClientRound       uint64          `json:"payload_bytes_per_client_round"` // size of one compressed result
@@ -202,7 +202,7 @@ func (n *network) measure(ctx context.Context, s *Summary) error {
 		return nil
 	}
 	if n.options.HeldOut != "" {
-		if s.HeldOutLossLast, err = n.evaluate(ctx, s.Checkpoint); err != nil {
+		if s.HeldOutLossLast, s.HeldOutSample, err = n.evaluate(ctx, s.Checkpoint); err != nil {
 			return err
 		}
 	}
@@ -286,23 +286,26 @@ func (n *network) measureFirst(ctx context.Context) (float64, error) {
 	if err != nil || model == "" || n.options.HeldOut == "" {
 		return 0, err
 	}
-	return n.evaluate(ctx, model)
+	loss, _, err := n.evaluate(ctx, model)
+	return loss, err
 }
 
-// evaluate returns the mean loss per token of a model folder on the held-out data.
-func (n *network) evaluate(ctx context.Context, model string) (float64, error) {
+// evaluate returns the mean loss per token of a model folder on a sample of the held-out data, and
+// the sample's name.
+func (n *network) evaluate(ctx context.Context, model string) (loss float64, sample string, err error) {
 	out, err := child.Output(ctx, nil, n.options.ClientBinary, "evaluate", "--model", model, "--data", n.options.HeldOut,
-		"--seq-len", strconv.Itoa(int(n.run.Model.MaxSeqLen)), "--max-sequences", strconv.Itoa(heldOutSequences), "--json")
+		"--seq-len", strconv.Itoa(int(n.run.Model.MaxSeqLen)), "--json")
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	var result struct {
-		Loss *float64 `json:"loss"`
+		Loss   *float64 `json:"loss"`
+		Sample string   `json:"sample"`
 	}
 	if err := json.Unmarshal(out, &result); err != nil || result.Loss == nil {
-		return 0, fmt.Errorf("psyche-client evaluate printed %q: want a JSON object with loss", strings.TrimSpace(string(out)))
+		return 0, "", fmt.Errorf("psyche-client evaluate printed %q: want a JSON object with loss", strings.TrimSpace(string(out)))
 	}
-	return *result.Loss, nil
+	return *result.Loss, result.Sample, nil
 }
 
 // parameters counts the elements of all tensors.
@@ -338,7 +341,7 @@ func (s Summary) Print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "  training loss      %.3f → %.3f nats per token\n", s.LossFirst, s.LossLast)
 	if s.HeldOutLossLast > 0 {
-		fmt.Fprintf(w, "  held-out loss      %.3f → %.3f (%.0f %% of the first)\n", s.HeldOutLossFirst, s.HeldOutLossLast, 100*s.HeldOutLossLast/s.HeldOutLossFirst)
+		fmt.Fprintf(w, "  held-out loss      %.3f → %.3f (%.0f %% of the first), in %s\n", s.HeldOutLossFirst, s.HeldOutLossLast, 100*s.HeldOutLossLast/s.HeldOutLossFirst, s.HeldOutSample)
 	}
 	fmt.Fprintf(w, "  sent per client and round   %s (a result is %s)", diskspace.Format(s.WireBytesPerClientRound), diskspace.Format(s.PayloadBytesPerClientRound))
 	if s.FP32AllReduceBytesPerClientRound > 0 {

@@ -22,7 +22,7 @@
 #define PADDING 16
 #define MAX_CHUNK 128
 #define MAXIMA 128 // see select_few
-#define FEW 64          // up to this number of coefficients, insertion selects
+#define FEW 32     // up to this number of coefficients, insertion selects
 
 static inline int padded(int n) { return (n + PADDING - 1) & ~(PADDING - 1); }
 
@@ -41,7 +41,6 @@ static inline float flush(float x) { return magnitude(x) < LEAST ? 0.0f : x; }
 // hold padded(rows).
 typedef struct {
 	float *chunk, *rows, *turned;
-	uint64_t *above, *equal; // bit sets over the coefficients, for select_many
 } scratch;
 
 // ahead is the part of the next chunk still to prefetch while the current chunk is computed. It is
@@ -63,9 +62,8 @@ static inline void fetch(ahead *next, int lanes) {
 }
 
 static int64_t plane(int rows, int cols) { return (int64_t)padded(rows) * padded(cols); }
-static int64_t words(int rows, int cols) { return ((int64_t)rows * cols + 63) / 64; }
 
-int64_t psyche_distro_scratch(int rows, int cols) { return 3 * plane(rows, cols) + 4 * words(rows, cols); }
+int64_t psyche_distro_scratch(int rows, int cols) { return 3 * plane(rows, cols); }
 
 static scratch carve(const psyche_distro_plan *p) {
 	int64_t size = plane(p->column.n, p->row.n);
@@ -73,65 +71,7 @@ static scratch carve(const psyche_distro_plan *p) {
 	s.chunk = p->scratch;
 	s.rows = s.chunk + size;
 	s.turned = s.rows + size;
-	s.above = (uint64_t *)(s.turned + size);
-	s.equal = s.above + words(p->column.n, p->row.n);
 	return s;
-}
-
-// kth_magnitude returns the k-th largest magnitude of the coefficients. It is a radix selection
-// from the top bits: 11, 11 and 9 bits at a time.
-static uint32_t kth_magnitude(const psyche_distro_plan *p, const float *turned, int k) {
-	static const int shifts[] = {20, 9, 0};
-	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
-	uint32_t prefix = 0, known = 0;
-	for (int pass = 0; pass < 3; pass++) {
-		uint32_t counts[2048] = {0};
-		const int shift = shifts[pass];
-		for (int d = 0; d < cols; d++)
-			for (int b = 0; b < rows; b++) {
-				uint32_t m = magnitude(turned[d * ld + b]);
-				if ((m & known) == prefix)
-					counts[(m >> shift) & 2047 & ~(known >> shift)]++;
-			}
-		int bin = 2047;
-		while (bin > 0 && counts[bin] < (uint32_t)k)
-			k -= (int)counts[bin--];
-		prefix |= (uint32_t)bin << shift;
-		known = ~0u << shift & 0x7fffffff;
-	}
-	return prefix;
-}
-
-// select_many selects coefficients for any k: all above the k-th magnitude, and among those equal
-// to it the lowest indices. It never selects zeros.
-static int select_many(const psyche_distro_plan *p, const scratch *s, int k, uint16_t *indices, float *values) {
-	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
-	const uint32_t kth = kth_magnitude(p, s->turned, k);
-	const int64_t n = words(rows, cols);
-	int above = 0, count = 0;
-	memset(s->above, 0, n * sizeof(uint64_t));
-	memset(s->equal, 0, n * sizeof(uint64_t));
-	for (int d = 0; d < cols; d++)
-		for (int b = 0; b < rows; b++) {
-			uint32_t m = magnitude(s->turned[d * ld + b]);
-			int index = b * cols + d;
-			uint64_t bit = (uint64_t)1 << (index & 63);
-			if (m > kth) {
-				s->above[index >> 6] |= bit;
-				above++;
-			} else if (m == kth && m != 0) {
-				s->equal[index >> 6] |= bit;
-			}
-		}
-	for (int64_t w = 0; w < n; w++)
-		for (uint64_t set = s->above[w] | s->equal[w]; set; set &= set - 1) {
-			if (s->equal[w] & set & -set && above++ >= k)
-				continue;
-			int index = (int)(w * 64) + __builtin_ctzll(set);
-			indices[count] = (uint16_t)index;
-			values[count++] = s->turned[index % cols * ld + index / cols];
-		}
-	return count;
 }
 
 // below_floor reports whether no value has a magnitude of at least floor. If so, it clears the

@@ -202,6 +202,40 @@ func TestTiesGoToTheLowestIndex(t *testing.T) {
 	}
 }
 
+// TestSelectionHasTheBitsOfTheReference draws tensors of few different values, so that chunks have
+// many equal coefficients and many zeros, and numbers of coefficients from 1 to the whole chunk.
+func TestSelectionHasTheBitsOfTheReference(t *testing.T) {
+	all := kernels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		l, err := NewLayout([]int64{rapid.Int64Range(1, 70).Draw(t, "rows"), rapid.Int64Range(1, 70).Draw(t, "cols")}, rapid.SampledFrom([]int{2, 8, 16, 32, 64}).Draw(t, "chunk"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := EncodeParams{Decay: 1, LR: 1, TopK: rapid.IntRange(1, l.ChunkSize()).Draw(t, "k")}
+		kinds := rapid.SampledFrom([][]float32{{0, 1}, {0, 0, 0, 1, -1}, {1, 1e-20, -1e-30}, {0.5, -3, 7}}).Draw(t, "values")
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		grad := make([]float32, l.Elements())
+		for i := range grad {
+			grad[i] = kinds[random.IntN(len(kinds))]
+		}
+		want := ""
+		for _, kernel := range all {
+			delta := make([]float32, len(grad))
+			r, err := kernel.Encode(l, delta, grad, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := bitsOf(r.Counts, r.Indices, r.Values, delta)
+			if want == "" {
+				want = got
+			}
+			if got != want {
+				t.Fatalf("%s with %d threads has different bits", kernel.ISA(), kernel.threads)
+			}
+		}
+	})
+}
+
 func TestZerosAreNotSent(t *testing.T) {
 	l := newLayout(t, []int64{64, 128}, 64)
 	for _, kernel := range kernels(t) {

@@ -316,6 +316,56 @@ static TARGET int NAME(select_few)(const psyche_distro_plan *p, I *maxima, const
 	return count;
 }
 
+// count_above returns the number of coefficients, of total, with a magnitude above a limit.
+INLINE int NAME(count_above)(const float *turned, int total, int32_t limit) {
+	const I bound = (I){0} + limit;
+	I counts = {0};
+	int count = 0;
+	for (int i = 0; i < total; i += LANES)
+		counts -= (*(const I *)(turned + i) & 0x7fffffff) > bound;
+	for (int lane = 0; lane < LANES; lane++)
+		count += counts[lane];
+	return count;
+}
+
+// select_many selects coefficients for any k: all above a threshold, and among those equal to it the
+// lowest indices. It never selects zeros. Bisection finds the threshold, the k-th largest magnitude.
+// It can end early, with a lower threshold, if exactly k magnitudes reach that.
+static TARGET int NAME(select_many)(const psyche_distro_plan *p, const float *turned, int32_t largest, int k, uint16_t *indices, float *values) {
+	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
+	int32_t threshold = 0, high = largest; // fewer than k magnitudes are above high
+	int equal = k;                         // maximum number of selected coefficients equal to the threshold
+	while (threshold < high) {
+		int32_t middle = high - (high - threshold) / 2; // above the threshold
+		int count = NAME(count_above)(turned, cols * ld, middle - 1);
+		if (count >= k)
+			threshold = middle;
+		else
+			high = middle - 1, equal = k - count;
+		if (count == k)
+			break;
+	}
+	const I limit = (I){0} + (threshold > 0 ? threshold - 1 : 0);
+	uint64_t set[MAX_CHUNK][MAX_CHUNK / 64]; // a bit for each coefficient, in order of index
+	memset(set, 0, rows * sizeof *set);
+	for (int d = 0; d < cols; d++)
+		for (int b = 0; b < ld; b += LANES)
+			for (unsigned above = BITS_ABOVE(*(const I *)(turned + d * ld + b) & 0x7fffffff, limit); above; above &= above - 1)
+				set[b + __builtin_ctz(above)][d / 64] |= (uint64_t)1 << d % 64;
+	int count = 0;
+	for (int b = 0; b < rows; b++)
+		for (int w = 0; w < MAX_CHUNK / 64; w++)
+			for (uint64_t row = set[b][w]; row; row &= row - 1) {
+				int d = w * 64 + __builtin_ctzll(row);
+				float v = turned[d * ld + b];
+				if (magnitude(v) == (uint32_t)threshold && equal-- <= 0)
+					continue;
+				indices[count] = (uint16_t)(b * cols + d);
+				values[count++] = v;
+			}
+	return count;
+}
+
 // select_top returns the number of selected coefficients, or −1 if a coefficient is not finite.
 static TARGET int NAME(select_top)(const psyche_distro_plan *p, const scratch *s, int k, uint16_t *indices, float *values) {
 	enum { PARTS = MAXIMA / LANES };
@@ -336,8 +386,13 @@ static TARGET int NAME(select_top)(const psyche_distro_plan *p, const scratch *s
 	for (int lane = 0; lane < LANES; lane++)
 		if (bad[lane])
 			return -1;
-	if (k > FEW)
-		return select_many(p, s, k, indices, values);
+	if (k > FEW) {
+		int32_t largest = 0;
+		for (int j = 0; j < PARTS; j++)
+			for (int lane = 0; lane < LANES; lane++)
+				largest = maxima[j][lane] > largest ? maxima[j][lane] : largest;
+		return NAME(select_many)(p, s->turned, largest, k, indices, values);
+	}
 	return NAME(select_few)(p, maxima, s->turned, k, indices, values);
 }
 

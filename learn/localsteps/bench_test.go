@@ -1,6 +1,7 @@
 package localsteps
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -15,25 +16,29 @@ func BenchmarkEncodeAndApply(b *testing.B) {
 		fresh[i] = float32(random.NormFloat64())
 	}
 	sums := make([]float32, len(fresh))
-	p := EncodeParams{Reach: 3, TopK: 16, LevelBits: 2}
 	k := kernelOf(b, "")
-	var results []codec.TensorResult
-	b.Run("encode", func(b *testing.B) {
-		b.SetBytes(int64(len(sums)))
-		for b.Loop() {
-			result, err := Encode(k, l, sums, fresh, p)
-			if err != nil {
-				b.Fatal(err)
-			}
-			results = []codec.TensorResult{result, result, result, result}
+	for _, topK := range []int{16, 80, 128} {
+		p := EncodeParams{Reach: 3, TopK: topK, LevelBits: 2}
+		result, err := Encode(k, l, sums, fresh, p)
+		if err != nil {
+			b.Fatal(err)
 		}
-	})
-	b.Run("apply", func(b *testing.B) {
-		b.SetBytes(int64(len(sums)))
-		for b.Loop() {
-			if err := Apply(k, l, results, sums, ApplyParams{Reach: 3, LevelBits: 2, Rate: 1}); err != nil {
-				b.Fatal(err)
+		results := []codec.TensorResult{result, result, result, result}
+		b.Run(fmt.Sprintf("encode/k=%d", topK), func(b *testing.B) {
+			b.SetBytes(int64(len(sums)))
+			for b.Loop() {
+				if _, err := Encode(k, l, sums, fresh, p); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
+		})
+		b.Run(fmt.Sprintf("apply/k=%d", topK), func(b *testing.B) {
+			b.SetBytes(int64(len(sums)))
+			for b.Loop() {
+				if err := Apply(k, l, results, sums, ApplyParams{Reach: 3, LevelBits: 2, Rate: 1}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -10,21 +10,23 @@ import (
 // need not be the same elsewhere.
 type chooser struct {
 	levels float64 // the largest level
-	reach  float32
+	reach  float64
+	sizes  []float64 // scratch: the absolute values of a chunk's coefficients
 }
 
 // quantize writes the sent levels of a chunk's coefficients, count entries from at on, and replaces
 // the coefficients by the part that is not sent.
 func (c *chooser) quantize(coefficients, sent codec.TensorResult, chunk, at, count int) {
 	values := coefficients.Values[at : at+count]
-	unit := c.unit(values)
+	code := c.unit(values)
+	unit := c.reach * unitOf(code)
 	to, left := at, at
 	for i, v := range values {
 		index, rest := coefficients.Indices[at+i], v
-		if level := float32(math.Copysign(c.level(v, unit), float64(v))); level != 0 {
-			sent.Indices[to], sent.Values[to] = index, level
+		if level := math.Copysign(c.level(c.sizes[i], unit), float64(v)); level != 0 {
+			sent.Indices[to], sent.Values[to] = index, float32(level)
 			to++
-			rest = float32(float64(v) - value(c.reach, unit, level))
+			rest = float32(float64(v) - unit*level)
 		}
 		if rest != 0 {
 			coefficients.Indices[left], coefficients.Values[left] = index, rest
@@ -35,36 +37,49 @@ func (c *chooser) quantize(coefficients, sent codec.TensorResult, chunk, at, cou
 	clear(coefficients.Values[left : at+count])
 	coefficients.Counts[chunk], sent.Counts[chunk] = uint16(left-at), uint16(to-at)
 	if to > at {
-		sent.Units[chunk] = unit
+		sent.Units[chunk] = code
 	}
 }
 
-// level returns the level that is nearest to a value, up to the largest; 0: the value is nearer to
-// zero.
-func (c *chooser) level(v float32, unit uint8) float64 {
-	return min(math.Round(math.Abs(float64(v))/(float64(c.reach)*unitOf(unit))), c.levels)
+// level returns the level that is nearest to a size, up to the largest; 0: the size is nearer to
+// zero. Half a unit is rounded up.
+func (c *chooser) level(size, unit float64) float64 {
+	return min(math.Floor(size/unit+0.5), c.levels)
 }
 
-// unit returns the unit with the smallest sum of squared errors for the values.
+// unit returns the unit with the smallest sum of squared errors for the values, the largest of equal
+// ones. It leaves the sizes of the values in c.sizes.
 func (c *chooser) unit(values []float32) uint8 {
+	c.sizes = c.sizes[:0]
 	largest := 0.0
 	for _, v := range values {
-		largest = max(largest, math.Abs(float64(v)))
+		size := math.Abs(float64(v))
+		c.sizes = append(c.sizes, size)
+		largest = max(largest, size)
 	}
-	first := codeOf(largest / float64(c.reach))                         // with this unit, the largest value has level 1
+	first := codeOf(largest / c.reach)                                  // with this unit, the largest value has level 1
 	last := min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit) // with this unit, it exceeds all levels
-	best, least := uint8(first), math.Inf(1)
+	best, least := first, math.Inf(1)
 	for code := first; code <= last; code++ {
-		left := 0.0
-		for _, v := range values {
-			rest := math.Abs(float64(v)) - c.level(v, uint8(code))*float64(c.reach)*unitOf(uint8(code))
-			left += rest * rest
-		}
-		if left < least {
-			best, least = uint8(code), left
+		if squares := c.squares(c.reach*unitOf(uint8(code)), least); squares < least {
+			best, least = code, squares
 		}
 	}
-	return best
+	return uint8(best)
+}
+
+// squares returns the sum of the squared errors of the sizes with a unit. It may stop as soon as the
+// sum reaches a limit.
+func (c *chooser) squares(unit, limit float64) float64 {
+	sum := 0.0
+	for i, size := range c.sizes {
+		rest := size - c.level(size, unit)*unit
+		sum += rest * rest
+		if i%8 == 7 && sum >= limit {
+			break
+		}
+	}
+	return sum
 }
 
 // codeOf returns the code of the largest unit that is at most a share of the reach, or else of the

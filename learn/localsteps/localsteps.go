@@ -19,9 +19,15 @@ const unitsPerOctave = 4
 
 // unitOf returns the size of a unit as a fraction of Reach. Code 0 is the largest, 1.75. Each fourth
 // code halves it: 1.75, 1.5, 1.25, 1, 0.875 … 2⁻³¹.
-func unitOf(code uint8) float64 {
-	return math.Ldexp(float64(7-code%unitsPerOctave)/unitsPerOctave, -int(code/unitsPerOctave))
-}
+func unitOf(code uint8) float64 { return units[code] }
+
+// units has the size of each unit, because the search for a unit reads thousands of sizes for a chunk.
+var units = func() (sizes [math.MaxUint8 + 1]float64) {
+	for code := range sizes {
+		sizes[code] = math.Ldexp(float64(7-code%unitsPerOctave)/unitsPerOctave, -(code / unitsPerOctave))
+	}
+	return sizes
+}()
 
 // reachOf returns the number that the units of a tensor are fractions of: the L2 norm of the change
 // of a chunk in which every weight moves by reach.
@@ -90,7 +96,7 @@ func EncodeTo(k *distro.Kernel, l distro.Layout, sums, left, d []float32, p Enco
 	to := l.Codec(p.TopK)
 	result := to.NewLevels()
 	if p.Reach > 0 {
-		c := chooser{levels: float64(int(1) << (p.LevelBits - 1)), reach: reachOf(l, p.Reach)}
+		c := chooser{levels: float64(int(1) << (p.LevelBits - 1)), reach: float64(reachOf(l, p.Reach))}
 		for i, count := range largest.Counts {
 			c.quantize(largest, result, i, i*to.K, int(count))
 		}

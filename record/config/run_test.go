@@ -19,7 +19,7 @@ import (
 func samples(t testing.TB) []string {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"testdata/*.toml", "../../configs/*/state.toml"} {
+	for _, pattern := range []string{"testdata/*.toml", "../../configs/*/state.toml", "../../proof/bench/*.toml"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no samples match %s (%v)", pattern, err)

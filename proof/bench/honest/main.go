@@ -18,7 +18,7 @@ func main() {
 	only := flag.String("rows", "", "run only rows whose name matches this regular `expression`")
 	bin := flag.String("bin", "build/bin", "`folder` of psyche and psyche-client")
 	out := flag.String("out", "build/honest", "`folder` for the output of the processes")
-	state := flag.String("state", "configs/quickstart/state.toml", "base settings of the rows")
+	state := flag.String("state", "proof/bench/distro.toml", "base settings of the rows")
 	figures := flag.String("json", "", "also write all results to this `file`")
 	control := flag.Bool("control", true, "also run each row without audits")
 	rounds := flag.Int("rounds", 0, "rounds of each run, overriding the rows")

@@ -21,7 +21,7 @@ import (
 const (
 	members = 3
 	runID   = "peers"
-	first   = "configs/quickstart/state.toml" // defines the text, order and first weights of all systems
+	first   = "proof/bench/distro.toml" // defines the text, order and first weights of all systems
 )
 
 // bench is the data that all measurements share.

@@ -10,16 +10,16 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/files/data/manifest"
 )
 
 const (
-	heldOutSequences = 64
-	trainSequences   = 2400 // of the longest run
-	tokenSize        = 2
+	trainSequences = 2400 // of the longest run
+	tokenSize      = 2
 )
 
-// text is the data of all systems: the sequences of the quickstart's run in its order, and
-// sequences spread over the held-out text.
+// text is the data of all systems: the sequences of the quickstart's run in its order, and the
+// sample of the held-out text that all programs measure.
 type text struct {
 	training *local.Folder
 	heldOut  [][]int32
@@ -35,22 +35,12 @@ const (
 func openText(ctx context.Context, folder, dir string, seed [32]byte, length int) (*text, error) {
 	t := &text{dir: dir}
 	options := local.Options{SeqLen: length, TokenSize: tokenSize}
-	heldOut, err := local.Open(filepath.Join(folder, "heldout"), options)
+	sample, err := local.ReadSample(ctx, filepath.Join(folder, manifest.HeldOutFolder), options, local.SampleSequences)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = heldOut.Close() }()
-	if heldOut.Len() < heldOutSequences {
-		return nil, fmt.Errorf("%s: %d held-out sequences, want %d", folder, heldOut.Len(), heldOutSequences)
-	}
-	for i := range uint64(heldOutSequences) {
-		at := i * (heldOut.Len() / heldOutSequences)
-		one, err := heldOut.Sequences(ctx, assign.BatchID{Start: at, End: at + 1})
-		if err != nil {
-			return nil, err
-		}
-		t.heldOut = append(t.heldOut, one...)
-	}
+	t.heldOut = sample.Sequences
+	fmt.Println("held out:", sample)
 	options.Seed = &seed
 	if t.training, err = local.Open(folder, options); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func main() {
 	o := options{common: map[string]any{}}
 	flag.StringVar(&o.rowsFile, "file", "proof/bench/round/rows.toml", "`file` with the rows")
 	flag.StringVar(&o.only, "rows", "", "run only rows whose name matches this regular `expression`")
-	flag.StringVar(&o.state, "state", "configs/quickstart/state.toml", "base settings of the rows")
+	flag.StringVar(&o.state, "state", "proof/bench/distro.toml", "base settings of the rows")
 	flag.StringVar(&o.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
 	flag.StringVar(&o.out, "out", "build/round", "`folder` for the output of the processes")
 	flag.StringVar(&o.json, "json", "", "also write all results to this `file`")

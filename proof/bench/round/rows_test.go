@@ -11,14 +11,13 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// TestRowsAreRuns checks that every row of rows.toml makes a valid state.toml of the
-// quickstart's.
+// TestRowsAreRuns checks that every row of rows.toml makes a valid state.toml of the base settings.
 func TestRowsAreRuns(t *testing.T) {
 	rows, err := readRows("rows.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	quickstart, err := os.ReadFile("../../../configs/quickstart/state.toml")
+	base, err := os.ReadFile("../distro.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +25,7 @@ func TestRowsAreRuns(t *testing.T) {
 		if r.Batch == 0 {
 			r.Batch = sequencesFor(r.TrainSeconds, 0.1, clientCount)
 		}
-		text, err := testbed.Override(quickstart, r.settings(nil))
+		text, err := testbed.Override(base, r.settings(nil))
 		if err != nil {
 			t.Fatal(err)
 		}
