@@ -35,6 +35,9 @@ func (o Options) creates() bool {
 // prepare makes the files of the run that are missing or outdated.
 func (h *host) prepare(ctx context.Context) error {
 	found, err := h.readRecord()
+	if err == nil && !found && !h.begun() {
+		err = h.keep() // marks the folder as a run's (checkFolder)
+	}
 	if err != nil {
 		return err
 	}
@@ -154,8 +157,13 @@ func (h *host) tokenize(ctx context.Context, files []walk.File, local []string) 
 	o.Output, o.Force, o.Tokenizer, o.TokenizerName = h.path("data"), true, encoder, h.now.Tokenizer
 	o.Progress = func(p prepare.Progress) { m.At(p.Input, p.AllInput) }
 	text, err := prepare.Run(ctx, o)
-	if errors.Is(err, diskspace.ErrTooLittle) {
+	switch {
+	case errors.Is(err, diskspace.ErrTooLittle):
 		err = fmt.Errorf("%w, or choose a folder on another disk with --dir", err)
+	case errors.Is(err, prepare.ErrOneText):
+		err = fmt.Errorf("%w: only one file has text; name this file instead of its folder, so that its end is held out", recipe.ErrText)
+	case err != nil && len(o.HeldOut) > 0: // the error names the two parts
+		err = fmt.Errorf("%s: %w", files[0].Path, err)
 	}
 	if err != nil {
 		return text, err
@@ -353,7 +361,7 @@ func (h *host) show(made recipe.Recipe) {
 			h.printf("  %-24s %-8s %s\n", c.Key, recipe.Literal(c.Value), c.Reason)
 		}
 	}
-	h.printf("  The run trains %.1f M tokens: %.0f %% of the text. All values: %s\n\n", made.Tokens/1e6, 100*made.Passes, h.path(stateFile))
+	h.printf("  The run trains %.3g M tokens: %.0f %% of the text. All values: %s\n\n", made.Tokens/1e6, 100*made.Passes, h.path(stateFile))
 }
 
 // edited reports whether the user changed state.toml.

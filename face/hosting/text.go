@@ -20,6 +20,7 @@ import (
 	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/data/walk"
+	"github.com/psyche-go/psyche/files/recipe"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
@@ -99,6 +100,9 @@ func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err e
 		o.HeldOutFraction = 0
 		return o, nil
 	}
+	if file.Info.Size() < leastText {
+		return o, fmt.Errorf("%w: %s has %d bytes; add text", recipe.ErrText, file.Path, file.Info.Size())
+	}
 	dir := h.path("text-" + h.now.Text[:16])
 	train, held := filepath.Join(dir, "train.txt"), filepath.Join(dir, "heldout.txt")
 	if _, err := os.Stat(held); err != nil {
@@ -109,6 +113,9 @@ func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err e
 	o.Paths, o.HeldOut, o.HeldOutFraction = []string{train}, []string{held}, 0
 	return o, nil
 }
+
+// leastText is the smallest single text in bytes, of which a part can be held out.
+const leastText = 1 << 10
 
 // leastHeldOut is the smallest held-out part of a single text in bytes, but at most a tenth is held out.
 const leastHeldOut = 16 << 10
