@@ -232,10 +232,18 @@ func TestRefusals(t *testing.T) {
 			o.Texts = []string{filepath.Join(t.TempDir(), "three.txt")}
 			write(t, o.Texts[0], "one\ntwo\nthree\n")
 		}, recipe.ErrText},
+		{"one text and a picture", func(t *testing.T, o *Options) {
+			o.Texts = []string{t.TempDir()}
+			write(t, filepath.Join(o.Texts[0], "book.txt"), strings.Repeat("A rose is a rose.\n", 4000))
+			write(t, filepath.Join(o.Texts[0], "cover.jpg"), "\xff\xd8\xff\xe0")
+		}, recipe.ErrText},
 		{"folder within the text", func(_ *testing.T, o *Options) { o.Dir = filepath.Join(o.Texts[0], "run") }, ErrOptions},
 		{"unknown model", func(_ *testing.T, o *Options) { o.Model = "huge" }, ErrOptions},
 		{"a name that is no folder", func(_ *testing.T, o *Options) { o.Name, o.Dir = "..", "" }, ErrOptions},
 		{"an address with a port", func(_ *testing.T, o *Options) { o.PublicAddr = "host.example:39405" }, ErrOptions},
+		{"too high a port", func(_ *testing.T, o *Options) { o.Port = 65533 }, ErrOptions},
+		{"negative friends", func(_ *testing.T, o *Options) { o.Friends = -7 }, recipe.ErrRequest},
+		{"a name that is not UTF-8", func(_ *testing.T, o *Options) { o.Name = "a\xff" }, recipe.ErrRequest},
 		{"few strangers", func(_ *testing.T, o *Options) { o.Open = true }, recipe.ErrRequest},
 		{"another host", func(t *testing.T, o *Options) {
 			lock, err := filelock.OpenFolder(o.Dir, 0o755)
@@ -243,6 +251,15 @@ func TestRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lock.Close() })
+		}, ErrBusy},
+		{"again while another host runs", func(t *testing.T, o *Options) {
+			must(t, *o)
+			lock, err := filelock.OpenFolder(o.Dir, 0o755)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = lock.Close() })
+			o.Again = true
 		}, ErrBusy},
 		{"no client", func(_ *testing.T, o *Options) { o.Client = "/nowhere" }, ErrOptions},
 	} {
@@ -253,6 +270,32 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%v, want %v", err, test.want)
 			}
 		})
+	}
+}
+
+// TestOtherFolder checks that a folder with other files stays as it is.
+func TestOtherFolder(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		o := options(t)
+		o.Again = again
+		weights := o.path("model", "weights")
+		write(t, weights, "precious")
+		if err := Run(t.Context(), o); !errors.Is(err, ErrOptions) {
+			t.Errorf("%v, want %v", err, ErrOptions)
+		}
+		if read(t, weights) != "precious" {
+			t.Error("the file was changed")
+		}
+	}
+}
+
+// TestAccess checks that other users cannot read the text and the keys.
+func TestAccess(t *testing.T) {
+	o := options(t)
+	must(t, o)
+	info, err := os.Stat(o.Dir)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, mode %v", err, info.Mode())
 	}
 }
 
