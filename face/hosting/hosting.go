@@ -26,6 +26,7 @@ var (
 	ErrBegun   = errors.New("the run has begun with other settings")
 	ErrEdited  = errors.New("state.toml was edited")
 	ErrPort    = errors.New("a port is in use")
+	ErrData    = errors.New("token files of the run are missing")
 	ErrOptions = errors.New("wrong options")
 )
 
@@ -110,6 +111,14 @@ type host struct {
 }
 
 func (h *host) printf(format string, args ...any) { _, _ = fmt.Fprintf(h.Out, format, args...) }
+
+// sameCommand says which command continues the run.
+func (o Options) sameCommand() string {
+	if o.Again {
+		return "the same command without --again continues the run"
+	}
+	return "the same command continues the run"
+}
 
 // path returns the path of a file in the run's folder.
 func (o Options) path(names ...string) string {

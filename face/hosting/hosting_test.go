@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -286,6 +287,56 @@ func TestOtherFolder(t *testing.T) {
 		if read(t, weights) != "precious" {
 			t.Error("the file was changed")
 		}
+	}
+}
+
+// TestMissingTokens checks that missing token files are made again, also after the run has begun.
+func TestMissingTokens(t *testing.T) {
+	o := options(t)
+	o.Name = "poems"
+	must(t, o)
+	tokens := o.path("data", "train-00000.ds")
+	want := read(t, tokens)
+	for _, begun := range []bool{false, true} {
+		if begun {
+			write(t, server.JournalPath(o.path("server"), o.Name), "")
+		}
+		if err := os.Remove(tokens); err != nil {
+			t.Fatal(err)
+		}
+		must(t, o)
+		if read(t, tokens) != want {
+			t.Errorf("begun %v: other tokens", begun)
+		}
+	}
+	if err := errors.Join(os.Truncate(tokens, 10), os.RemoveAll(o.Texts[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), o); !errors.Is(err, ErrData) {
+		t.Errorf("without text: %v, want %v", err, ErrData)
+	}
+}
+
+// TestEditedName checks that an edited run_id is refused before the server creates another run.
+func TestEditedName(t *testing.T) {
+	o := options(t)
+	must(t, o)
+	write(t, o.path(stateFile), strings.Replace(read(t, o.path(stateFile)), `"my-poems"`, `"other"`, 1))
+	if err := Run(t.Context(), o); !errors.Is(err, ErrEdited) {
+		t.Errorf("%v, want %v", err, ErrEdited)
+	}
+}
+
+// TestPorts checks that the UDP port of the client is checked too.
+func TestPorts(t *testing.T) {
+	conn, err := net.ListenPacket("udp", net.JoinHostPort(recipe.Loopback, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // of a test
+	port := conn.LocalAddr().(*net.UDPAddr).Port
+	if err := checkPorts(uint16(port - clientPort)); !errors.Is(err, ErrPort) {
+		t.Errorf("%v, want %v", err, ErrPort)
 	}
 }
 

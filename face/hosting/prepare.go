@@ -23,6 +23,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/walk"
 	"github.com/psyche-go/psyche/files/recipe"
 	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -60,9 +61,14 @@ func (h *host) prepare(ctx context.Context) error {
 			h.printf("  the changes of state.toml have no effect, because the run has begun; see psyche run update-config\n")
 		}
 		h.printf("  the run has begun, and continues\n")
-		return nil
+		return h.restoreData(ctx, files, local)
 	case edited && diff != "":
 		return fmt.Errorf("%w, and the settings changed: %s; repeat the earlier command, or remove %s", ErrEdited, diff, h.path(stateFile))
+	}
+	if edited {
+		if err := h.checkEdited(); err != nil {
+			return err
+		}
 	}
 	text, err := h.data(ctx, files, local, why)
 	if err != nil {
@@ -129,7 +135,7 @@ func (h *host) data(ctx context.Context, files []walk.File, local []string, why 
 	h.printf("  tokenizer  %s (%s)\n", h.now.Tokenizer, why)
 	same := h.DataOf == h.now.ofData()
 	text, found, err := manifest.Read(h.path("data"))
-	if err == nil && !(found && same) {
+	if err == nil && !(found && same && h.complete(text)) {
 		text, err = h.tokenize(ctx, files, local)
 	}
 	if err != nil {
@@ -137,6 +143,38 @@ func (h *host) data(ctx context.Context, files []walk.File, local []string, why 
 	}
 	h.printf("  text       %d tokens, and %d held out\n", text.Tokens, text.HeldOutTokens)
 	return text, nil
+}
+
+// complete reports whether the token files of a manifest exist, with their sizes.
+func (h *host) complete(text manifest.Manifest) bool {
+	for _, file := range slices.Concat(text.Files, text.HeldOut) {
+		info, err := os.Stat(h.path("data", filepath.FromSlash(file.Name)))
+		if err != nil || uint64(info.Size()) != file.Tokens*uint64(text.TokenSizeInBytes) {
+			return false
+		}
+	}
+	return true
+}
+
+// restoreData makes the token files of a run that has begun again, if files are missing.
+func (h *host) restoreData(ctx context.Context, files []walk.File, local []string) error {
+	before, found, err := manifest.Read(h.path("data"))
+	if err != nil || found && h.complete(before) {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("%w in %s, and the text is not on this machine; restore the files or the text", ErrData, h.path("data"))
+	}
+	h.printf("  token files are missing, and are made again\n")
+	after, err := h.tokenize(ctx, files, local)
+	if err != nil || !found || slices.Equal(before.Files, after.Files) {
+		return err
+	}
+	content, err := before.Encode() // so that the next call finds the difference too
+	if err == nil {
+		err = writeFile(h.path("data", manifest.Name), content)
+	}
+	return errors.Join(fmt.Errorf("%w: the new files in %s have other tokens, perhaps from another version of this program; restore the earlier files", ErrData, h.path("data")), err)
 }
 
 // tokenize makes the token files. An interrupted call continues.
@@ -371,6 +409,15 @@ func (h *host) edited() (bool, error) {
 		return false, nil
 	}
 	return err == nil && hashOf(text) != h.State, err
+}
+
+// checkEdited checks an edited state.toml.
+func (h *host) checkEdited() error {
+	run, err := config.LoadState(h.path(stateFile))
+	if err == nil && run.RunID != h.Name {
+		err = fmt.Errorf("%w: run_id is %q, but the name of the run is %q; set --name instead", ErrEdited, run.RunID, h.Name)
+	}
+	return err
 }
 
 func hashOf(text []byte) string {
