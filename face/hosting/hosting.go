@@ -112,7 +112,7 @@ type host struct {
 
 func (h *host) printf(format string, args ...any) { _, _ = fmt.Fprintf(h.Out, format, args...) }
 
-// sameCommand says which command continues the run.
+// sameCommand returns the sentence about the command that continues the run.
 func (o Options) sameCommand() string {
 	if o.Again {
 		return "the same command without --again continues the run"

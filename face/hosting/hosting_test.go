@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -274,7 +275,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestOtherFolder checks that a folder with other files stays as it is.
+// TestOtherFolder checks that the command does not change a folder that has other files.
 func TestOtherFolder(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		o := options(t)
@@ -290,7 +291,7 @@ func TestOtherFolder(t *testing.T) {
 	}
 }
 
-// TestMissingTokens checks that missing token files are made again, also after the run has begun.
+// TestMissingTokens checks that the command restores missing token files before and after the start of the run.
 func TestMissingTokens(t *testing.T) {
 	o := options(t)
 	o.Name = "poems"
@@ -337,6 +338,27 @@ func TestPorts(t *testing.T) {
 	port := conn.LocalAddr().(*net.UDPAddr).Port
 	if err := checkPorts(uint16(port - clientPort)); !errors.Is(err, ErrPort) {
 		t.Errorf("%v, want %v", err, ErrPort)
+	}
+}
+
+// TestPortsInUse checks that a run which has not begun gets other ports if its own are in use.
+func TestPortsInUse(t *testing.T) {
+	o := options(t)
+	o.Port = 0
+	must(t, o)
+	h := host{Options: o}
+	if _, err := h.readRecord(); err != nil {
+		t.Fatal(err)
+	}
+	first := h.FirstPort
+	listener, err := net.Listen("tcp", net.JoinHostPort(recipe.Loopback, strconv.Itoa(int(first))))
+	if err != nil {
+		t.Skip(err) // another program was faster
+	}
+	defer listener.Close() //nolint:errcheck // of a test
+	must(t, o)
+	if _, err := h.readRecord(); err != nil || h.FirstPort == first {
+		t.Errorf("%v, port %d is unchanged", err, h.FirstPort)
 	}
 }
 

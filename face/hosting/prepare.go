@@ -355,12 +355,12 @@ func (h *host) measure(ctx context.Context, facts recipe.Facts) (float64, error)
 }
 
 // files writes state.toml and data.toml. changed reports whether the settings differ from the recorded
-// ones, so that the ports are chosen again.
+// ones, so that the ports are chosen again. If the user requested none, ports that are now in use are replaced too.
 func (h *host) files(facts recipe.Facts, changed bool) (err error) {
 	if h.Host = h.PublicAddr; h.Host == "" {
 		h.Host = h.OwnAddress()
 	}
-	if h.FirstPort == 0 || changed {
+	if h.FirstPort == 0 || changed || h.Port == 0 && checkPorts(h.FirstPort) != nil {
 		if h.FirstPort, err = choosePort(h.Port); err != nil {
 			return err
 		}

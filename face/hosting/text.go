@@ -114,7 +114,7 @@ func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err e
 	return o, nil
 }
 
-// leastText is the smallest single text in bytes, of which a part can be held out.
+// leastText is the minimum size of a single text in bytes.
 const leastText = 1 << 10
 
 // leastHeldOut is the smallest held-out part of a single text in bytes, but at most a tenth is held out.
