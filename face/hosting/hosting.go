@@ -25,6 +25,7 @@ var (
 	ErrBusy    = errors.New("another psyche host uses the folder")
 	ErrBegun   = errors.New("the run has begun with other settings")
 	ErrEdited  = errors.New("state.toml was edited")
+	ErrState   = errors.New("the edited state.toml is not valid")
 	ErrPort    = errors.New("a port is in use")
 	ErrData    = errors.New("token files of the run are missing")
 	ErrOptions = errors.New("wrong options")

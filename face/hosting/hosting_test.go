@@ -318,13 +318,17 @@ func TestMissingTokens(t *testing.T) {
 	}
 }
 
-// TestEditedName checks that an edited run_id is refused before the server creates another run.
-func TestEditedName(t *testing.T) {
+// TestWrongEdits checks that wrong values are refused before the server starts. With another run_id, the
+// server would create a second run.
+func TestWrongEdits(t *testing.T) {
 	o := options(t)
 	must(t, o)
-	write(t, o.path(stateFile), strings.Replace(read(t, o.path(stateFile)), `"my-poems"`, `"other"`, 1))
-	if err := Run(t.Context(), o); !errors.Is(err, ErrEdited) {
-		t.Errorf("%v, want %v", err, ErrEdited)
+	made := read(t, o.path(stateFile))
+	for old, edited := range map[string]string{`"my-poems"`: `"other"`, "cooldown_time = 30": "cooldown_time = -3"} {
+		write(t, o.path(stateFile), strings.Replace(made, old, edited, 1))
+		if err := Run(t.Context(), o); !errors.Is(err, ErrState) {
+			t.Errorf("%s: %v, want %v", edited, err, ErrState)
+		}
 	}
 }
 

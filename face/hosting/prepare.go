@@ -414,10 +414,13 @@ func (h *host) edited() (bool, error) {
 // checkEdited checks an edited state.toml.
 func (h *host) checkEdited() error {
 	run, err := config.LoadState(h.path(stateFile))
-	if err == nil && run.RunID != h.Name {
-		err = fmt.Errorf("%w: run_id is %q, but the name of the run is %q; set --name instead", ErrEdited, run.RunID, h.Name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrState, err)
+	case run.RunID != h.Name:
+		return fmt.Errorf("%w: run_id is %q, but the name of the run is %q; set --name instead", ErrState, run.RunID, h.Name)
 	}
-	return err
+	return nil
 }
 
 func hashOf(text []byte) string {
