@@ -19,7 +19,7 @@ type Choice struct {
 // learningRate is the base learning rate of each kind of run.
 //
 // From random weights, 1e-3 was measured with local AdamW: it ends at 2.671, 1.5e-3 at 2.700 (307 k
-// tokens). 4e-3 is the rate of DisTrO in configs/cheats and configs/cheats. The rate for a trained
+// tokens). 4e-3 is the rate of DisTrO in configs/cheats. The rate for a trained
 // model is not measured here: it is a tenth of the rate from random weights.
 func (p plan) learningRate() (rate float64, reason string) {
 	rate, reason = 1e-3, "with 2e-3 or 1.5e-3, the loss is higher (2.700 instead of 2.671 after 307 k tokens)"
