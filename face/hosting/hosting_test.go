@@ -408,6 +408,11 @@ func TestSingleText(t *testing.T) {
 			if train+held != text || len(held) < len(text)/100 || len(held) > len(text)/5 || strings.ToValidUTF8(held, "?") != held {
 				t.Errorf("%d bytes are held out of %d", len(held), len(text))
 			}
+			write(t, path, text+text)
+			must(t, o)
+			if parts, err := filepath.Glob(o.path("text-*")); err != nil || len(parts) != 1 {
+				t.Errorf("%v, parts %q, want only those of the new text", err, parts)
+			}
 		})
 	}
 }

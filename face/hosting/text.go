@@ -103,7 +103,10 @@ func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err e
 	if file.Info.Size() < leastText {
 		return o, fmt.Errorf("%w: %s has %d bytes; add text", recipe.ErrText, file.Path, file.Info.Size())
 	}
-	dir := h.path("text-" + h.now.Text[:16])
+	if err := h.removeParts(); err != nil {
+		return o, err
+	}
+	dir := h.path(partsPrefix + h.now.Text[:16])
 	train, held := filepath.Join(dir, "train.txt"), filepath.Join(dir, "heldout.txt")
 	if _, err := os.Stat(held); err != nil {
 		if err := split(file.Path, file.Info.Size(), train, held); err != nil {
@@ -112,6 +115,20 @@ func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err e
 	}
 	o.Paths, o.HeldOut, o.HeldOutFraction = []string{train}, []string{held}, 0
 	return o, nil
+}
+
+// partsPrefix begins the names of the folders with the two parts of a single text.
+const partsPrefix = "text-"
+
+// removeParts removes the parts of earlier versions of the text.
+func (h *host) removeParts() error {
+	entries, err := os.ReadDir(h.Dir)
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasPrefix(name, partsPrefix) && name != partsPrefix+h.now.Text[:16] {
+			err = errors.Join(err, os.RemoveAll(h.path(name)))
+		}
+	}
+	return err
 }
 
 // leastText is the minimum size of a single text in bytes.
