@@ -411,7 +411,7 @@ func TestSingleText(t *testing.T) {
 			write(t, path, text+text)
 			must(t, o)
 			if parts, err := filepath.Glob(o.path("text-*")); err != nil || len(parts) != 1 {
-				t.Errorf("%v, parts %q, want only those of the new text", err, parts)
+				t.Errorf("%v, parts %q, want one folder for the new text", err, parts)
 			}
 		})
 	}
