@@ -71,8 +71,11 @@ func (c *hostText) Run(ctx context.Context, to console) error {
 		Model: c.Model, Tokenizer: c.Tokenizer, Authority: c.MainAuthority, PublicAddr: c.PublicAddr, Port: c.Port,
 		PrepareOnly: c.PrepareOnly, Again: c.Again, Server: self, Client: client, Caller: caller(ctx, to),
 	})
-	if errors.Is(err, hosting.ErrOptions) || errors.Is(err, recipe.ErrRequest) {
+	switch {
+	case errors.Is(err, hosting.ErrOptions), errors.Is(err, recipe.ErrRequest):
 		return usageError{err}
+	case errors.Is(err, hosting.ErrState):
+		return configError{err}
 	}
 	return err
 }

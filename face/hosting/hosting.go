@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -24,7 +25,9 @@ var (
 	ErrBusy    = errors.New("another psyche host uses the folder")
 	ErrBegun   = errors.New("the run has begun with other settings")
 	ErrEdited  = errors.New("state.toml was edited")
+	ErrState   = errors.New("the edited state.toml is not valid")
 	ErrPort    = errors.New("a port is in use")
+	ErrData    = errors.New("token files of the run are missing")
 	ErrOptions = errors.New("wrong options")
 )
 
@@ -33,7 +36,7 @@ type Options struct {
 	Texts   []string // files, folders, and data sets of the Hub
 	Dir     string   // folder of the run; empty: of the name, in the user's state folder
 	Name    string   // id of the run; empty: from the first text
-	Friends int      // expected members in addition to the host's client; negative: a default
+	Friends int      // expected members in addition to the host's client; -1: a default
 	Link    recipe.Mbits
 	Hours   float64
 	Open    bool
@@ -84,12 +87,9 @@ func Run(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	lock, err := filelock.OpenFolder(o.Dir, 0o755)
-	if errors.Is(err, filelock.ErrHeld) {
-		return fmt.Errorf("%w: %s%s; stop that command, or choose another --name or --dir", ErrBusy, o.Dir, filelock.By(err))
-	}
+	lock, err := o.lock()
 	if err != nil {
-		return fmt.Errorf("the run's folder: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	h := &host{Options: o}
@@ -113,6 +113,14 @@ type host struct {
 
 func (h *host) printf(format string, args ...any) { _, _ = fmt.Fprintf(h.Out, format, args...) }
 
+// sameCommand returns the sentence about the command that continues the run.
+func (o Options) sameCommand() string {
+	if o.Again {
+		return "the same command without --again continues the run"
+	}
+	return "the same command continues the run"
+}
+
 // path returns the path of a file in the run's folder.
 func (o Options) path(names ...string) string {
 	return filepath.Join(append([]string{o.Dir}, names...)...)
@@ -135,7 +143,7 @@ func (o Options) withDefaults() (_ Options, err error) {
 	if o.Name == "" {
 		o.Name = nameOf(o.Texts[0])
 	}
-	if o.Friends < 0 {
+	if o.Friends == -1 {
 		if o.Friends = defaultFriends; o.Open {
 			o.Friends = defaultOpenFriends
 		}
@@ -152,6 +160,9 @@ func (o Options) withDefaults() (_ Options, err error) {
 	}
 	if err := o.checkPaths(); err != nil {
 		return o, err
+	}
+	if o.Port > math.MaxUint16-allPorts+1 {
+		return o, fmt.Errorf("%w: --port %d, want at most %d, because the run needs %d ports", ErrOptions, o.Port, math.MaxUint16-allPorts+1, allPorts)
 	}
 	if o.PublicAddr, err = hostOf(o.PublicAddr); err != nil {
 		return o, fmt.Errorf("%w: --public-addr: %w", ErrOptions, err)
@@ -193,12 +204,15 @@ func (o Options) checkPaths() error {
 		if isRemote(text) {
 			continue
 		}
-		if _, err := os.Stat(text); err != nil && !o.begun() { // a run that has begun needs only its token files
+		if _, err := os.Stat(text); err != nil && (o.Again || !o.begun()) { // a run that has begun needs only its token files
 			return fmt.Errorf("%w: the text: %w", ErrOptions, err)
 		}
 		if inside, err := filepath.Rel(text, o.Dir); err == nil && filepath.IsLocal(inside) {
 			return fmt.Errorf("%w: the run's folder %s is within the text %s; choose another folder with --dir", ErrOptions, o.Dir, text)
 		}
+	}
+	if err := o.checkFolder(); err != nil {
+		return err
 	}
 	if _, err := os.Stat(o.Client); err != nil {
 		return fmt.Errorf("%w: the client, which trains: %w; install psyche-client, or set --client", ErrOptions, err)
@@ -254,17 +268,50 @@ func stateFolder() (string, error) {
 	return filepath.Join(home, ".local", "state", "psyche"), nil
 }
 
-// moveAway renames the folder of an earlier run.
-func (o Options) moveAway() error {
+// lock creates the run's folder if necessary, and locks it. The folder has the text and keys, so only the
+// user can read it.
+func (o Options) lock() (io.Closer, error) {
+	lock, err := filelock.OpenFolder(o.Dir, 0o700)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("%w: %s%s; stop that command, or choose another --name or --dir", ErrBusy, o.Dir, filelock.By(err))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the run's folder: %w", err)
+	}
+	return lock, nil
+}
+
+// checkFolder refuses a folder with files that are not of a run, because the steps replace files.
+func (o Options) checkFolder() error {
+	entries, err := os.ReadDir(o.Dir)
+	if missing(err) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the run's folder: %w", err)
+	}
+	if _, err := os.Stat(o.path(recordFile)); err != nil && !o.begun() {
+		return fmt.Errorf("%w: %s has files, but no run; choose a new folder with --dir", ErrOptions, o.Dir)
+	}
+	return nil
+}
+
+// moveAway renames the folder of an earlier run, unless another host uses it.
+func (o Options) moveAway() (err error) {
+	if _, err := os.Stat(o.Dir); missing(err) {
+		return nil
+	}
+	lock, err := o.lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	for i := 1; ; i++ {
 		target := fmt.Sprintf("%s.old-%d", o.Dir, i)
 		if _, err := os.Lstat(target); err == nil {
 			continue
 		}
 		err := os.Rename(o.Dir, target)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
 		if err == nil {
 			_, _ = fmt.Fprintf(o.Out, "The earlier run is in %s\n", target)
 		}

@@ -50,11 +50,17 @@ func choosePort(requested uint16) (uint16, error) {
 // checkPorts reports the first port that is in use.
 func checkPorts(first uint16) error {
 	for port := int(first); port < int(first)+allPorts; port++ {
-		if !child.IsFree(port) {
-			return fmt.Errorf("%w: another program listens at port %d; the run needs the ports %d to %d; stop that program, or set --port before the run begins", ErrPort, port, first, first+allPorts-1)
+		if !child.IsFree(port) || port == int(first)+clientPort && !isFreeUDP(port) {
+			return fmt.Errorf("%w: another program uses port %d; the run needs the ports %d to %d; stop that program, or set --port before the run begins", ErrPort, port, first, first+allPorts-1)
 		}
 	}
 	return nil
+}
+
+// isFreeUDP reports whether a UDP port is free. The client listens at its port for UDP too.
+func isFreeUDP(port int) bool {
+	conn, err := net.ListenPacket("udp", net.JoinHostPort(recipe.Loopback, strconv.Itoa(port)))
+	return err == nil && conn.Close() == nil
 }
 
 // portPatience is the time in which the processes of a killed host end.
@@ -121,14 +127,14 @@ func (h *host) serve(ctx context.Context) error {
 			}
 		}
 	case <-ctx.Done():
-		h.printf("Stopping: the client leaves the run. The same command continues.\n")
+		h.printf("Stopping: the client leaves the run; %s.\n", h.sameCommand())
 		err = <-finished
 	case <-running.Ended():
 		stop()
 		<-finished
 	}
 	if err == nil && ctx.Err() == nil {
-		err = fmt.Errorf("the server ended: %s; its log is %s, and the same command continues the run", running.LogTail(3), running.Log)
+		err = fmt.Errorf("the server ended: %s; its log is %s, and %s", running.LogTail(3), running.Log, h.sameCommand())
 	}
 	return err
 }
@@ -220,7 +226,7 @@ func (h *host) invite(link invite.Link) {
 	default:
 		h.printf("Open these ports of this machine: TCP %d (run), TCP %d (data), TCP and UDP %d (results)\n", h.FirstPort, h.FirstPort+dataPort, h.FirstPort+clientPort)
 	}
-	h.printf("Ctrl-C stops. The same command continues. Logs: %s, %s\n\n", h.path("server", "server.log"), h.path("client", "client.log"))
+	h.printf("Ctrl-C stops; %s. Logs: %s, %s\n\n", h.sameCommand(), h.path("server", "server.log"), h.path("client", "client.log"))
 }
 
 // Restarts of the host's client.
@@ -256,7 +262,7 @@ func (h *host) takePart(ctx context.Context, link invite.Link) error {
 		case ctx.Err() != nil:
 			return nil
 		case time.Since(started) < stableRuntime:
-			return fmt.Errorf("the host's %w; its log is %s, and the same command continues the run", err, client.Log)
+			return fmt.Errorf("the host's %w; its log is %s, and %s", err, client.Log, h.sameCommand())
 		}
 		h.printf("the client ended, and starts again: %v\n", err)
 		if pause.For(ctx, restartPause) != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/data/walk"
+	"github.com/psyche-go/psyche/files/recipe"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
@@ -99,7 +100,13 @@ func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err e
 		o.HeldOutFraction = 0
 		return o, nil
 	}
-	dir := h.path("text-" + h.now.Text[:16])
+	if file.Info.Size() < leastText {
+		return o, fmt.Errorf("%w: %s has %d bytes; add text", recipe.ErrText, file.Path, file.Info.Size())
+	}
+	if err := h.removeParts(); err != nil {
+		return o, err
+	}
+	dir := h.path(partsPrefix + h.now.Text[:16])
 	train, held := filepath.Join(dir, "train.txt"), filepath.Join(dir, "heldout.txt")
 	if _, err := os.Stat(held); err != nil {
 		if err := split(file.Path, file.Info.Size(), train, held); err != nil {
@@ -109,6 +116,23 @@ func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err e
 	o.Paths, o.HeldOut, o.HeldOutFraction = []string{train}, []string{held}, 0
 	return o, nil
 }
+
+// partsPrefix begins the names of the folders with the two parts of a single text.
+const partsPrefix = "text-"
+
+// removeParts removes the parts of earlier versions of the text.
+func (h *host) removeParts() error {
+	entries, err := os.ReadDir(h.Dir)
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasPrefix(name, partsPrefix) && name != partsPrefix+h.now.Text[:16] {
+			err = errors.Join(err, os.RemoveAll(h.path(name)))
+		}
+	}
+	return err
+}
+
+// leastText is the minimum size of a single text in bytes.
+const leastText = 1 << 10
 
 // leastHeldOut is the smallest held-out part of a single text in bytes, but at most a tenth is held out.
 const leastHeldOut = 16 << 10

@@ -66,10 +66,26 @@ func (p plan) rules() []Choice {
 		{section, "verification_percent", p.percent, p.auditReason(), p.Open},
 		{section, "probation_steps", probation, "Rounds until results of a new member count. Friends need no probation.", false},
 		{section, "global_batch_size_start", p.batch(p.firstSteps), "Sequences of a round over all members, at first.", false},
-		{section, "global_batch_size_end", p.batch(p.steps), fmt.Sprintf("sequences of a round: %d members train %d tokens", p.trainers, p.batch(p.steps)*p.seqLen), true},
+		{section, "global_batch_size_end", p.batch(p.steps), p.batchReason(), true},
 		{section, "global_batch_size_warmup_tokens", p.growing(), "Tokens until the batch has its final size.", false},
-		{section, "total_steps", p.rounds, fmt.Sprintf("rounds of about %s in %s, if all machines are as fast as this one", seconds(p.each), hours(p.Hours)), true},
+		{section, "total_steps", p.rounds, p.roundsReason(), true},
 	}
+}
+
+func (p plan) batchReason() string {
+	train := fmt.Sprintf("%d members train", p.trainers)
+	if p.trainers == 1 {
+		train = "one member trains"
+	}
+	return fmt.Sprintf("sequences of a round: %s %d tokens", train, p.batch(p.steps)*p.seqLen)
+}
+
+func (p plan) roundsReason() string {
+	duration := "in " + hours(p.Hours)
+	if p.rounds == leastRounds {
+		duration = "as the least number"
+	}
+	return fmt.Sprintf("rounds of about %s %s, if all machines are as fast as this one", seconds(p.each), duration)
 }
 
 func (p plan) auditReason() string {
