@@ -14,7 +14,7 @@ import (
 // recordFile is the file in the run's folder with the record.
 const recordFile = "host.json"
 
-// record has the settings of a prepared run. It is written after each step.
+// record contains the settings of a prepared run. The host writes it after each step.
 type record struct {
 	Version int    `json:"version"` // 1
 	Wanted  wanted `json:"wanted"`  // settings of the prepared files

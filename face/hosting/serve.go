@@ -34,7 +34,7 @@ const (
 	lastPort    = 39495
 )
 
-// choosePort returns the first of the ports: the requested one, or else the first of free ports.
+// choosePort returns the first port of the run: the requested port, or else the first of enough free ports.
 func choosePort(requested uint16) (uint16, error) {
 	if requested != 0 {
 		return requested, nil
@@ -57,7 +57,7 @@ func checkPorts(first uint16) error {
 	return nil
 }
 
-// portPatience is the time in which the processes of a killed host end.
+// portPatience is the time to wait for the ports of an earlier, killed host, whose processes are still ending.
 const portPatience = 3 * time.Second
 
 // awaitPorts waits a short time until the ports are free.
@@ -74,7 +74,7 @@ func (h *host) awaitPorts(ctx context.Context) error {
 	}
 }
 
-// Time limits for the ends of processes. The client reports its model and leaves the run.
+// Time limits for processes to end. The client has more time, because it reports its model and leaves the run.
 const (
 	clientGrace = 30 * time.Second
 	serverGrace = 10 * time.Second
@@ -205,7 +205,7 @@ func (h *host) link(ctx context.Context, address string) (link invite.Link, over
 	return link, over, errors.Join(client.Close(), link.Check())
 }
 
-// invite prints how others take part.
+// invite prints how friends can join.
 func (h *host) invite(link invite.Link) {
 	h.printf("\nSend this line to your friends. They need psyche-client (docs/install.md):\n\n    psyche-client join %s\n\n", link.ForShell())
 	if err := h.ShowQR(link.String()); err != nil {
@@ -226,11 +226,11 @@ func (h *host) invite(link invite.Link) {
 // Restarts of the host's client.
 const (
 	restartPause  = 5 * time.Second
-	stableRuntime = time.Minute // a client that ran longer was not wrong from the start
+	stableRuntime = time.Minute // a client that ran longer can train, so a restart may help
 )
 
-// takePart runs the host's client until the run is finished or ctx ends. If a
-// client ends with an error, it starts again, except soon after its start.
+// takePart runs the host's client until the run is finished or ctx ends. It restarts a client that ended
+// with an error, unless the error came soon after the start.
 func (h *host) takePart(ctx context.Context, link invite.Link) error {
 	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan struct{})

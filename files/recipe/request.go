@@ -48,7 +48,7 @@ var (
 	ErrText    = errors.New("too little text")
 )
 
-// Check checks the part of the request that needs no measurements.
+// Check checks the request, except Facts.
 func (r Request) Check() error {
 	switch {
 	case r.Name == "" || len(r.Name) > coordinator.MaxRunIDLength || strings.ContainsFunc(r.Name, unicode.IsControl):
