@@ -41,7 +41,6 @@ func (p *progress) follow(ctx context.Context, path string) {
 	}
 }
 
-// see processes an event.
 func (p *progress) see(e event.Event) {
 	if body, ok := e.Body.(event.Checkpoint); ok && body.Dir != "" {
 		p.saved = body.Dir

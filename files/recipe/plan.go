@@ -188,5 +188,4 @@ func (p *plan) setTimes() {
 	}
 }
 
-// share returns a share of the rounds.
 func (p plan) share(of float64) int { return int(math.Round(of * float64(p.rounds))) }

@@ -326,7 +326,6 @@ func (s *script) kill(c *command) {
 	}
 }
 
-// end ends all clients.
 func (s *script) end() {
 	if s.me != nil {
 		s.me.dead.Store(true)
