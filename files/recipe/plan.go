@@ -25,8 +25,8 @@ type method struct {
 
 // methods lists the methods for members that know each other, from fast to slow links. All losses and times
 // are for three members with the small model and 614 k tokens. A result has 458 B for each token with 80
-// coefficients, and 214 B with 128 coefficients and three times as many steps. This is 0.104 B and 0.146 B for
-// each weight (perWeight).
+// coefficients, and 214 B with 128 coefficients and triple the steps. This is 0.104 B and 0.146 B for each
+// weight (perWeight).
 var methods = []method{
 	{
 		atLeast: 100, firstSteps: 4, steps: 4, topK: 80, lag: 1, perWeight: 0.104,

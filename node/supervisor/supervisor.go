@@ -280,7 +280,7 @@ func (w *watch) look(ctx context.Context) (other *Run, reason string) {
 	return nil, ""
 }
 
-// others reports whether the machine may join a run other than r, now or later.
+// others reports whether a run other than r remains to be tried, now or later.
 func (s *Supervisor) others(r *Run) bool {
 	for _, other := range s.Runs {
 		if other != r && other.aside == "" {
