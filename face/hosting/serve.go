@@ -220,7 +220,7 @@ func (h *host) invite(link invite.Link) {
 	default:
 		h.printf("Open these ports of this machine: TCP %d (run), TCP %d (data), TCP and UDP %d (results)\n", h.FirstPort, h.FirstPort+dataPort, h.FirstPort+clientPort)
 	}
-	h.printf("Ctrl-C stops. The same command continues. Logs: %s, %s\n\n", h.path("server", "server.log"), h.path("client", "client.log"))
+	h.printf("Ctrl-C stops the run. The same command continues it. Logs: %s, %s\n\n", h.path("server", "server.log"), h.path("client", "client.log"))
 }
 
 // Restarts of the host's client.

@@ -39,7 +39,7 @@ var methods = []method{
 		reason: "12 local steps per round, exchanged during the next round: at 5 Mbit/s, loss 2.80 after 75 s instead of 133 s (computed from measured rounds)",
 	}, {
 		firstSteps: 24, steps: 24, topK: 160, lag: 2, perWeight: 0.17,
-		reason: "24 local steps per round, because each exchange takes long: loss 2.42 after 614 k tokens with 125 B per token",
+		reason: "24 local steps per round, because an exchange takes a long time: loss 2.42 after 614 k tokens with 125 B per token",
 	},
 }
 
