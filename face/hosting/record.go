@@ -54,7 +54,7 @@ func (w wanted) ofModel() string { return fmt.Sprintf("%s, tokenizer %s", w.Mode
 
 func (w wanted) tokenizer() string { return strings.TrimSpace(w.Tokenizer + " " + w.Vocabulary) }
 
-// differences describes the settings that differ from earlier ones.
+// differences describes the settings that differ from the earlier settings.
 func (w wanted) differences(earlier wanted) string {
 	var all []string
 	now, before := reflect.ValueOf(w), reflect.ValueOf(earlier)

@@ -141,12 +141,12 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// address returns an address of one of the ports.
+// address returns a host with the port at an offset from the run's first port.
 func (h *host) address(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(h.FirstPort+port)))
 }
 
-// local reports whether other machines cannot reach the run.
+// local reports whether only this machine can reach the run.
 func (h *host) local() bool { return net.ParseIP(h.Host).IsLoopback() }
 
 // serverArguments returns the command line of the server.

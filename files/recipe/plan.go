@@ -127,7 +127,7 @@ func begin(r Request) plan {
 	return p
 }
 
-// batch returns the number of sequences in a round in which each trainer makes some steps. A local step
+// batch returns the number of sequences in a round if each trainer makes this number of steps. A local step
 // has one sequence: with larger steps, the small model learned less from the same text. A step of
 // DisTrO has four sequences, as docs/server.md recommends.
 func (p plan) batch(steps int) int {

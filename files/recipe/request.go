@@ -42,7 +42,7 @@ const (
 	maxLink    = 1e6
 )
 
-// ErrRequest means that a request cannot be a run. ErrText means that the text is too short.
+// ErrRequest means that no run can meet the request. ErrText means that the text is too short.
 var (
 	ErrRequest = errors.New("no such run is possible")
 	ErrText    = errors.New("too little text")

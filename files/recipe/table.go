@@ -13,7 +13,7 @@ type Choice struct {
 	Key     string
 	Value   any // string, bool, int, float64 or []float64
 	Reason  string
-	Shown   bool // interesting enough to be printed
+	Shown   bool // psyche host prints it
 }
 
 // learningRate is the base learning rate of each kind of run.

@@ -32,7 +32,7 @@ type intermediates struct {
 // taking is an intermediate checkpoint that is being taken.
 type taking struct {
 	step  uint32
-	limit time.Duration // for lending
+	limit time.Duration // maximum time for lending
 	lent  *keep.Lent    // nil: the model is copied
 	copy  checkpoint.Snapshot
 	took  time.Duration
