@@ -57,7 +57,7 @@ func checkPorts(first uint16) error {
 	return nil
 }
 
-// portPatience is the time to wait for the ports of an earlier, killed host, whose processes are still ending.
+// portPatience is the time in which the processes of a killed host end.
 const portPatience = 3 * time.Second
 
 // awaitPorts waits a short time until the ports are free.
@@ -220,7 +220,7 @@ func (h *host) invite(link invite.Link) {
 	default:
 		h.printf("Open these ports of this machine: TCP %d (run), TCP %d (data), TCP and UDP %d (results)\n", h.FirstPort, h.FirstPort+dataPort, h.FirstPort+clientPort)
 	}
-	h.printf("Ctrl-C stops the run. The same command continues it. Logs: %s, %s\n\n", h.path("server", "server.log"), h.path("client", "client.log"))
+	h.printf("Ctrl-C stops. The same command continues. Logs: %s, %s\n\n", h.path("server", "server.log"), h.path("client", "client.log"))
 }
 
 // Restarts of the host's client.
