@@ -44,7 +44,7 @@ type Options struct {
 	Model      string // a name of recipe.Sizes, a folder, or OWNER/NAME on the Hub
 	Tokenizer  string // empty: of the model, next to the text, or bytes
 	Authority  string // key that governs the run, in base58; empty: the host's key
-	PublicAddr string // name or address for other machines; empty: found
+	PublicAddr string // name or address for other machines; empty: the result of OwnAddress
 	Port       uint16 // first of four; 0: 39405, or a later port
 
 	PrepareOnly bool // start nothing
@@ -62,7 +62,7 @@ type Caller struct {
 	LoadTokenizer func(ctx context.Context, name string) (*tokenizer.Tokenizer, error)
 	// OwnAddress returns the address of this machine that other machines most likely reach.
 	OwnAddress func() string
-	// Serving is called before processes start, which must then end in order.
+	// Serving is called before the processes start. From then on, an interrupt must end them in order.
 	Serving func()
 	// ShowQR prints a text as a QR code.
 	ShowQR func(text string) error
@@ -70,8 +70,8 @@ type Caller struct {
 	Err    io.Writer // for the progress of long steps
 }
 
-// Numbers of friends that a run expects without a stated number. An open run begins with 8 to 16 members,
-// so the number exceeds the 16 members that tolerate five dishonest ones.
+// Default numbers of friends. An open run begins with at most 16 members, which tolerate five dishonest
+// members. It expects more, so that it can begin although some are missing.
 const (
 	defaultFriends     = 3
 	defaultOpenFriends = 23
@@ -170,7 +170,7 @@ func (o Options) withDefaults() (_ Options, err error) {
 	return o, recipe.Request{Name: o.Name, Friends: o.Friends, Link: o.Link, Hours: o.Hours, Open: o.Open}.Check()
 }
 
-// makeAbsolute makes paths independent of the working folder, so that the same command works in each.
+// makeAbsolute makes paths independent of the working folder, so that the recorded paths stay valid.
 func (o *Options) makeAbsolute() error {
 	o.Texts = slices.Clone(o.Texts)
 	var paths []*string

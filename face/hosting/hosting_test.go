@@ -62,7 +62,7 @@ func fakeClient(command string, args []string) error {
 	return errors.Join(err, log.Close())
 }
 
-// options returns the options of a run on a text of several files, which is prepared only.
+// options returns the options for preparing a run on a text of several files, without starting the run.
 func options(t *testing.T) Options {
 	t.Helper()
 	t.Setenv(asClient, "1")
@@ -130,7 +130,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// stamps returns the names and times of the prepared files, without files that each call writes again.
+// stamps returns the names and times of the prepared files, except files that each call rewrites.
 func stamps(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	for _, name := range []string{"data/data.json", "data/train-00000.ds", "model/config.json"} {

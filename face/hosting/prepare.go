@@ -214,7 +214,7 @@ func (h *host) tokenize(ctx context.Context, files []walk.File, local []string) 
 func (h *host) model(ctx context.Context) (facts recipe.Facts, err error) {
 	same := h.ModelOf == h.now.ofModel()
 	if !same {
-		h.Speed = 0 // of another model
+		h.Speed = 0 // it was measured with another model
 	}
 	if size, found := recipe.SizeOf(h.Model); found {
 		return h.newModel(ctx, size, same)

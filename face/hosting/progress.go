@@ -23,7 +23,7 @@ type progress struct {
 	loss    float64   // of the newest batch; 0: none yet
 	printed time.Time // of the last round
 	first   time.Time // end of the first round since the start
-	from    uint32    // its number
+	from    uint32    // number of that round
 	saved   string    // folder of the newest checkpoint
 	over    bool      // the run is finished
 }
@@ -31,18 +31,17 @@ type progress struct {
 // roundPause is the least time between two lines about rounds.
 const roundPause = 10 * time.Second
 
-// follow prints events until ctx ends. An unreadable log only ends the lines.
+// follow prints events until ctx ends. If the log is unreadable, follow ends, and the run continues.
 func (p *progress) follow(ctx context.Context, path string) {
 	for e, err := range event.Follow(ctx, path) {
 		if err != nil {
-			p.printf("no more progress: %v", err)
+			p.printf("cannot show further progress: %v", err)
 			return
 		}
 		p.see(e)
 	}
 }
 
-// see processes an event.
 func (p *progress) see(e event.Event) {
 	if body, ok := e.Body.(event.Checkpoint); ok && body.Dir != "" {
 		p.saved = body.Dir

@@ -34,7 +34,7 @@ const (
 	lastPort    = 39495
 )
 
-// choosePort returns the first of the ports: the requested one, or else the first of free ports.
+// choosePort returns the first port of the run: the requested port, or else the first of enough free ports.
 func choosePort(requested uint16) (uint16, error) {
 	if requested != 0 {
 		return requested, nil
@@ -80,7 +80,7 @@ func (h *host) awaitPorts(ctx context.Context) error {
 	}
 }
 
-// Time limits for the ends of processes. The client reports its model and leaves the run.
+// Time limits for processes to end. The client has more time, because it reports its model and leaves the run.
 const (
 	clientGrace = 30 * time.Second
 	serverGrace = 10 * time.Second
@@ -147,12 +147,12 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// address returns an address of one of the ports.
+// address returns a host with the port at an offset from the run's first port.
 func (h *host) address(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(h.FirstPort+port)))
 }
 
-// local reports whether other machines cannot reach the run.
+// local reports whether only this machine can reach the run.
 func (h *host) local() bool { return net.ParseIP(h.Host).IsLoopback() }
 
 // serverArguments returns the command line of the server.
@@ -211,7 +211,7 @@ func (h *host) link(ctx context.Context, address string) (link invite.Link, over
 	return link, over, errors.Join(client.Close(), link.Check())
 }
 
-// invite prints how others take part.
+// invite prints how friends can join.
 func (h *host) invite(link invite.Link) {
 	h.printf("\nSend this line to your friends. They need psyche-client (docs/install.md):\n\n    psyche-client join %s\n\n", link.ForShell())
 	if err := h.ShowQR(link.String()); err != nil {
@@ -232,11 +232,11 @@ func (h *host) invite(link invite.Link) {
 // Restarts of the host's client.
 const (
 	restartPause  = 5 * time.Second
-	stableRuntime = time.Minute // a client that ran longer was not wrong from the start
+	stableRuntime = time.Minute // a client that ran longer can train, so a restart may help
 )
 
-// takePart runs the host's client until the run is finished or ctx ends. If a
-// client ends with an error, it starts again, except soon after its start.
+// takePart runs the host's client until the run is finished or ctx ends. It restarts a client that ended
+// with an error, unless the error came soon after the start.
 func (h *host) takePart(ctx context.Context, link invite.Link) error {
 	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan struct{})

@@ -24,8 +24,8 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// heldOutShare is the share of the text that is not trained on. It is the share of the quickstart, from
-// which all held-out losses in the reasons of package files/recipe come.
+// heldOutShare is the share of the text that is not trained on. The quickstart has the same share, and most
+// held-out losses in the reasons of package files/recipe were measured there.
 const heldOutShare = 0.01
 
 // textFiles lists the files of the texts.
@@ -87,8 +87,8 @@ func (h *host) contentHash(ctx context.Context, files []walk.File) (string, erro
 
 func hexOf(sum hash.Hash) string { return hex.EncodeToString(sum.Sum(nil)) }
 
-// hold returns the options of package files/data/prepare for the text and its held-out share. A single text
-// is split in two files, because a share of one text cannot be held out otherwise.
+// hold returns the options of package files/data/prepare for the text and its held-out share. It splits a
+// single text into two files, because package prepare holds out whole texts.
 func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err error) {
 	o.Paths, o.HeldOutFraction = local, heldOutShare
 	if len(files) != 1 || prepare.HoldsRows(files[0].Path) {

@@ -78,7 +78,6 @@ type newest struct {
 	audit    event.Audit
 }
 
-// see stores an event.
 func (n *newest) see(body event.Body) {
 	switch body := body.(type) {
 	case event.Trained:

@@ -23,9 +23,10 @@ type method struct {
 	reason     string
 }
 
-// methods lists the methods for members that know each other, from fast to slow links. All figures are
-// for three members with the small model and 614 k tokens. Bytes are 458 B for each token with 80
-// coefficients, and 214 B with 128 and three times as many steps: 0.104 and 0.146 B for each weight.
+// methods lists the methods for members that know each other, from fast to slow links. All losses and times
+// are for three members with the small model and 614 k tokens. A result has 458 B for each token with 80
+// coefficients, and 214 B with 128 coefficients and triple the steps. This is 0.104 B and 0.146 B for each
+// weight (perWeight).
 var methods = []method{
 	{
 		atLeast: 100, firstSteps: 4, steps: 4, topK: 80, lag: 1, perWeight: 0.104,
@@ -38,7 +39,7 @@ var methods = []method{
 		reason: "12 local steps per round, exchanged during the next round: at 5 Mbit/s, loss 2.80 after 75 s instead of 133 s (computed from measured rounds)",
 	}, {
 		firstSteps: 24, steps: 24, topK: 160, lag: 2, perWeight: 0.17,
-		reason: "24 local steps per round, because each exchange takes long: loss 2.42 after 614 k tokens with 125 B per token",
+		reason: "24 local steps per round, because an exchange takes a long time: loss 2.42 after 614 k tokens with 125 B per token",
 	},
 }
 
@@ -55,7 +56,7 @@ var audited = method{
 const (
 	auditors    = 4
 	openMembers = 8
-	mostMinimum = 16 // clients that begin an open run, at most; 16 tolerate five dishonest members
+	mostMinimum = 16 // maximum number of clients that begin an open run; 16 tolerate five dishonest members
 )
 
 // Shares of a run's rounds and tokens.
@@ -67,8 +68,8 @@ const (
 
 // Seconds for the parts of a run.
 const (
-	latency     = 0.5  // waits of a round without the bytes: 0.09 s on loopback, 0.57 s with a round trip of 100 ms (proof/bench/peers)
-	leastLimit  = 30.0 // all configurations in configs/ that were measured have at least 30 s
+	latency     = 0.5  // waits of a round, except for the transfer of results: 0.09 s on loopback, 0.57 s with a round trip of 100 ms (proof/bench/peers)
+	leastLimit  = 30.0 // all measured configurations in configs/ have at least 30 s
 	leastEpoch  = 120.0
 	leastWarmup = 60.0
 	leastRounds = 20
@@ -126,7 +127,7 @@ func begin(r Request) plan {
 	return p
 }
 
-// batch returns the number of sequences in a round in which each trainer makes some steps. A local step
+// batch returns the number of sequences in a round if each trainer makes this number of steps. A local step
 // has one sequence: with larger steps, the small model learned less from the same text. A step of
 // DisTrO has four sequences, as docs/server.md recommends.
 func (p plan) batch(steps int) int {
@@ -187,5 +188,4 @@ func (p *plan) setTimes() {
 	}
 }
 
-// share returns a share of the rounds.
 func (p plan) share(of float64) int { return int(math.Round(of * float64(p.rounds))) }

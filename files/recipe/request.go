@@ -43,13 +43,13 @@ const (
 	maxLink    = 1e6
 )
 
-// ErrRequest means that a request cannot be a run. ErrText means that the text is too short.
+// ErrRequest means that no run can meet the request. ErrText means that the text is too short.
 var (
 	ErrRequest = errors.New("no such run is possible")
 	ErrText    = errors.New("too little text")
 )
 
-// Check checks the part of the request that needs no measurements.
+// Check checks the request, except Facts.
 func (r Request) Check() error {
 	switch {
 	case r.Name == "" || len(r.Name) > coordinator.MaxRunIDLength || strings.ContainsFunc(r.Name, unicode.IsControl):

@@ -49,7 +49,7 @@ import (
 //	slow N|me by=TIME makes later trainings take longer
 //	break N|me       makes the trainings of a peer fail, or damages the client's weights
 //	repair N|me      ends that
-//	host stops|starts                   the same run continues
+//	host stops|starts                   the host stops, or continues the run
 //	host pauses|resumes|withdraws       the run, or the client's seat
 //	state            prints the state of the run
 //
@@ -326,7 +326,6 @@ func (s *script) kill(c *command) {
 	}
 }
 
-// end ends all clients.
 func (s *script) end() {
 	if s.me != nil {
 		s.me.dead.Store(true)
