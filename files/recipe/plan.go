@@ -23,20 +23,20 @@ type method struct {
 	reason     string
 }
 
-// methods lists the methods for members that know each other, from fast to slow links. All losses and times
-// are for three members with the small model and 614 k tokens. A result has 458 B for each token with 80
-// coefficients, and 214 B with 128 coefficients and triple the steps. This is 0.104 B and 0.146 B for each
-// weight (perWeight).
+// methods lists the methods for members that know each other, from fast to slow links. The losses are of
+// three members with the small model (docs/local-steps.md, "When"). A result has 458 B for each token with
+// 80 coefficients, and 214 B with 128 coefficients and triple the steps. This is 0.104 B and 0.146 B for
+// each weight (perWeight).
 var methods = []method{
 	{
 		atLeast: 100, firstSteps: 4, steps: 4, topK: 80, lag: 1, perWeight: 0.104,
-		reason: "4 local steps per round: held-out loss 2.134 after 614 k tokens; 12 steps end at 2.291",
+		reason: "4 local steps per round: loss 2.052 after 612 k tokens, with 461 B per token (measured)",
 	}, {
-		atLeast: 20, firstSteps: 4, steps: 12, topK: 80, lag: 1, perWeight: 0.104,
-		reason: "4 local steps per round at first, later 12: loss 2.23 after 206 s at 20 Mbit/s (computed from measured rounds)",
+		atLeast: 20, firstSteps: 4, steps: 12, topK: 128, lag: 1, perWeight: 0.146,
+		reason: "4 local steps per round at first, later 12: loss 2.126 after 621 k tokens, with 310 B per token (measured)",
 	}, {
-		atLeast: 5, firstSteps: 12, steps: 12, topK: 80, lag: 2, perWeight: 0.104,
-		reason: "12 local steps per round, exchanged during the next round: at 5 Mbit/s, loss 2.80 after 75 s instead of 133 s (computed from measured rounds)",
+		atLeast: 5, firstSteps: 12, steps: 12, topK: 128, lag: 2, perWeight: 0.146,
+		reason: "12 local steps per round, exchanged during the next round: loss 2.322 after 611 k tokens, with 219 B per token (measured)",
 	}, {
 		firstSteps: 24, steps: 24, topK: 160, lag: 2, perWeight: 0.17,
 		reason: "24 local steps per round, because an exchange takes a long time: loss 2.42 after 614 k tokens with 125 B per token",
