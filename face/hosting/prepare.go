@@ -135,7 +135,7 @@ func (h *host) data(ctx context.Context, files []walk.File, local []string, why 
 	h.printf("  tokenizer  %s (%s)\n", h.now.Tokenizer, why)
 	same := h.DataOf == h.now.ofData()
 	text, found, err := manifest.Read(h.path("data"))
-	if err == nil && !(found && same && h.complete(text)) {
+	if err == nil && (!found || !same || !h.complete(text)) {
 		text, err = h.tokenize(ctx, files, local)
 	}
 	if err != nil {

@@ -115,7 +115,7 @@ func (f *follower) See(e event.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := &f.seen
-	s.newest.see(e.Body)
+	s.see(e.Body)
 	if text := warningOf(e.Body); text != "" {
 		f.warn(Line{e.Time, slog.LevelWarn, text})
 	}

@@ -105,7 +105,7 @@ func newPlan(r Request) (plan, error) {
 	if least := r.LeastTokens(); r.Tokens < least {
 		return p, fmt.Errorf("%w: %d tokens, but one round of %d members trains %d", ErrText, r.Tokens, p.members, least)
 	}
-	p.result = p.perWeight * float64(p.topK) / float64(p.method.topK) * float64(r.Parameters)
+	p.result = p.perWeight * float64(r.Parameters)
 	p.setRounds()
 	p.setTimes()
 	return p, nil
@@ -120,7 +120,8 @@ func begin(r Request) plan {
 		p.initial = min(max(openMembers, p.members*2/3), mostMinimum)
 		p.percent = (100*auditors + p.initial - 1) / p.initial
 		p.trainers = p.members - p.members*p.percent/100
-		p.topK = (p.topK*100 + 99 - p.percent) / (100 - p.percent)
+		p.topK = (audited.topK*100 + 99 - p.percent) / (100 - p.percent)
+		p.perWeight *= float64(p.topK) / float64(audited.topK)
 	} else {
 		p.method = methods[slices.IndexFunc(methods, func(m method) bool { return r.Link >= m.atLeast || r.Friends == 0 })]
 	}

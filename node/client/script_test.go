@@ -156,7 +156,7 @@ func (s *script) do(c *command) {
 		s.changeHost(c)
 	case "state":
 	default:
-		c.TestData.Fatalf(c.T, "unknown command")
+		c.Fatalf(c.T, "unknown command")
 	}
 }
 
@@ -305,7 +305,7 @@ func (s *script) until(c *command) {
 			return
 		}
 	}
-	c.TestData.Fatalf(c.T, "not in time; the run is\n%s\n%s", s.state(), s.log.take())
+	c.Fatalf(c.T, "not in time; the run is\n%s\n%s", s.state(), s.log.take())
 }
 
 // kill ends clients without a message to the others.
@@ -414,7 +414,7 @@ func (s *script) changeHost(c *command) {
 			c.check(m.backend.Announce(c.Context(), m.net.Addrs()))
 		}
 	default:
-		c.TestData.Fatalf(c.T, "unknown command for a host: %s", what)
+		c.Fatalf(c.T, "unknown command for a host: %s", what)
 	}
 }
 
@@ -472,7 +472,7 @@ func (c *command) word(name string) bool {
 func (c *command) first() string {
 	c.Helper()
 	if len(c.CmdArgs) == 0 {
-		c.TestData.Fatalf(c.T, "an argument is missing")
+		c.Fatalf(c.T, "an argument is missing")
 	}
 	return c.CmdArgs[0].Key
 }
@@ -534,6 +534,6 @@ func (c *command) id(key string) (none identity.ID) {
 func (c *command) check(err error) {
 	c.Helper()
 	if err != nil {
-		c.TestData.Fatalf(c.T, "%v", err)
+		c.Fatalf(c.T, "%v", err)
 	}
 }

@@ -66,14 +66,14 @@ func (m keepsLent) Written(now time.Time, w *Write, err error, wanted bool) {
 func (m removesInUse) Next(now time.Time, s *coordinator.State) *Write {
 	w := m.Copies.Next(now, s)
 	if w != nil {
-		w.Kept.steps = nil
+		w.steps = nil
 	}
 	return w
 }
 func (m removesLate) Hashed(now time.Time, h *Hash, ok bool) *Write {
 	w := m.Copies.Hashed(now, h, ok)
 	if w != nil {
-		w.Kept.all = now.Add(24 * time.Hour)
+		w.all = now.Add(24 * time.Hour)
 	}
 	return w
 }
