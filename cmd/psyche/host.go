@@ -40,11 +40,12 @@ type hostText struct {
 func (c *hostText) Help() string {
 	return `Tokenizes the text, holds out 1 % of it, creates the model, and writes state.toml, with the reason for
 each value. Then starts the server, a client on this machine and a page, and prints the command with which
-your friends join. This machine begins to train alone; friends join at the next epoch.
+your friends join. This machine begins to train alone, and friends join at the next epoch; with --open,
+training begins when enough members have joined.
 
 Ctrl-C stops the run. The same command continues it, also after a crash. Until the run begins, you can edit
-state.toml, or change flags or texts: the command then repeats the affected steps. Later, a change is an
-error; --again begins a new run.`
+state.toml, or change flags or texts: the command then repeats the affected steps. Later, other flags are an
+error, and changed texts have no effect; --again begins a new run.`
 }
 
 // Run hosts the run until a signal arrives.

@@ -192,7 +192,8 @@ func TestEditedState(t *testing.T) {
 	}
 }
 
-// TestBegunRun checks that the settings of a run that has begun cannot change, and that it needs no text.
+// TestBegunRun checks that the settings of a run that has begun cannot change, and that it continues
+// without its text, or if the text has changed, but never tokenizes another text.
 func TestBegunRun(t *testing.T) {
 	o := options(t)
 	must(t, o)
@@ -210,8 +211,12 @@ func TestBegunRun(t *testing.T) {
 	}
 	must(t, o)
 	write(t, filepath.Join(texts, "new.txt"), "New.\n")
-	if err := Run(t.Context(), o); !errors.Is(err, ErrBegun) {
-		t.Errorf("another text: %v, want %v", err, ErrBegun)
+	must(t, o)
+	if err := os.Remove(o.path("data", "train-00000.ds")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), o); !errors.Is(err, ErrData) {
+		t.Errorf("without token files and with another text: %v, want %v", err, ErrData)
 	}
 	if err := os.Remove(o.path(recordFile)); err != nil {
 		t.Fatal(err)

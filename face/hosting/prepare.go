@@ -127,6 +127,11 @@ func (h *host) want(ctx context.Context) (files []walk.File, local []string, why
 	if h.now.Stat != h.Wanted.Stat {
 		h.now.Text, err = h.contentHash(ctx, files)
 	}
+	if err == nil && h.begun() && h.now.Text != h.Wanted.Text {
+		h.printf("  the text has changed; the run continues with the earlier text (--again begins a new run)\n")
+		h.now.Stat, h.now.Text = h.Wanted.Stat, h.Wanted.Text
+		return nil, nil, why, nil
+	}
 	return files, local, why, err
 }
 
@@ -163,7 +168,7 @@ func (h *host) restoreData(ctx context.Context, files []walk.File, local []strin
 		return err
 	}
 	if len(files) == 0 {
-		return fmt.Errorf("%w in %s, and the text is not on this machine; restore the files or the text", ErrData, h.path("data"))
+		return fmt.Errorf("%w in %s, and this machine does not have the run's text; restore the files or the text", ErrData, h.path("data"))
 	}
 	h.printf("  token files are missing, and are made again\n")
 	after, err := h.tokenize(ctx, files, local)
