@@ -1,9 +1,10 @@
 package localnet
 
 import (
+	"slices"
+
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
 	"github.com/psyche-go/psyche/chain/transaction"
-	"slices"
 )
 
 // Instructions of the system program. The instructions for nonces are not implemented.

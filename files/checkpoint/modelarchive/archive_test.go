@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/safetensors"
 )
@@ -179,9 +180,11 @@ func TestDiskFillsDuringUnpack(t *testing.T) {
 	dir := diskspacetest.Mount(t, 8<<10)
 	got := filepath.Join(dir, "got")
 	err := unpack(bytes.NewReader(pack(t, model(t))), got, func(string) diskspace.Space { return diskspace.Space{} })
-	if !diskspace.IsFull(err) {
-		t.Error(err)
+	failed, ok := errors.AsType[*fs.PathError](err)
+	if !diskspace.IsFull(err) || !ok {
+		t.Fatal(err)
 	}
+	golden.Message(t, "full", err, filepath.Base(filepath.Dir(failed.Path)), "UNFINISHED")
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
