@@ -28,7 +28,7 @@ var (
 	errForged      = errors.New("missing signature")
 )
 
-// reach decides the fate of one message between two clients.
+// reach decides the outcome of one message between two clients.
 func (w *world) reach(from, to int) (delay int64, lost bool) {
 	delay = w.machines[from].latency + w.machines[to].latency
 	if w.healed {
