@@ -337,7 +337,7 @@ func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	}
 	before := check.MarkOf(s)
 	if !h.world.rules.doTick(s, now, draw) {
-		h.checker.Settled(s, now)
+		h.checker.CaughtUp(s, now)
 		return false
 	}
 	h.checker.Ticked(s, before, now)

@@ -215,7 +215,7 @@ func (h *Host) each(do func(i int, b *branch, now core.Now)) {
 			now.Clock, h.lied = now.Clock+1, true // it is committed to the draws, but not to the time
 		}
 		do(i, b, now)
-		records, err := b.Settle(now, func(core.Update) {}) // push sends the new records
+		records, err := b.AdvanceUnsaved(now, func(core.Update) {}) // push sends the new records
 		if err != nil {
 			panic(err)
 		}

@@ -45,10 +45,10 @@ func (c *Checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 	c.secrets.committed[from] = a.Next
 }
 
-// Settled checks a host that has applied all due transitions at a time of its clock: every phase
+// CaughtUp checks a host that has applied all due transitions at a time of its clock: every phase
 // that is over has ended. If a phase lasted too long, the host slept too long. Sleeping for up to a
 // beat too long is allowed if the clock was set, or if the disk was slow.
-func (c *Checker) Settled(s *coordinator.State, now uint64) {
+func (c *Checker) CaughtUp(s *coordinator.State, now uint64) {
 	c.waitsNoLonger(s)
 	k := s.Config
 	most := map[coordinator.RunState]uint64{
