@@ -23,7 +23,7 @@ type method struct {
 	reason     string
 }
 
-// methods lists the methods for members that know each other, from fast to slow links. All figures are
+// methods lists the methods for members that know each other, from fast to slow links. All values are
 // for three members with the small model and 614 k tokens. Bytes are 458 B for each token with 80
 // coefficients, and 214 B with 128 and three times as many steps: 0.104 and 0.146 B for each weight.
 var methods = []method{
