@@ -65,7 +65,7 @@ func TestOnlyResultsThatMayCountAreFetched(t *testing.T) {
 	one, two, three, four := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3), clienttest.Hash(4)
 	judge := func(t *tally.Tally) { t.Judge(time.Time{}, true) }
 	for name, test := range map[string]struct {
-		change func(b *tally.Tally, s *tally.Slot)
+		change func(votes *tally.Tally, s *tally.Slot)
 		want   []tally.Commitment
 	}{
 		"running":        {func(t *tally.Tally, _ *tally.Slot) { t.Final = false }, []tally.Commitment{one, two, three}},
