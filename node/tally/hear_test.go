@@ -102,7 +102,7 @@ func TestHearWhereVotesWent(t *testing.T) {
 }
 
 // TestHiddenResult checks a trainer that fills the slots for results of its batch with results for
-// which lying witnesses vote, before the client receives the honest witnesses' results. The client
+// which Byzantine witnesses vote, before the client receives the honest witnesses' results. The client
 // must still accept them.
 func TestHiddenResult(t *testing.T) {
 	for name, held := range map[string]int{"one counts": 1, "each witness holds a different one": 7} {
