@@ -74,8 +74,8 @@ func either(matches ...func(string) bool) func(string) bool {
 	}
 }
 
-// forTests matches the packages that only tests use: those in and below folders whose names end
-// with test, and four more.
+// forTests reports whether only tests may use a package: the name of one of its folders ends with
+// test, or it is one of four other packages.
 func forTests(pkg string) bool {
 	folders := strings.Split(strings.TrimPrefix(pkg, module+"/"), "/")
 	return strings.HasPrefix(pkg, module+"/") &&
@@ -178,8 +178,8 @@ var hostImports = []string{
 // memberImports are the only packages that node/core may import directly, because it is pure too.
 var memberImports = []string{"errors", "time", module + "/core/assign", module + "/core/coordinator"}
 
-// modelsImports are the only packages that node/models may import directly. It is pure too: it uses
-// only types of package checkpoint.
+// modelsImports are the only packages that node/models may import directly, because it is pure too: of
+// package checkpoint it uses only types.
 var modelsImports = []string{
 	"cmp", "math/bits", "slices", "time",
 	module + "/core/coordinator", module + "/files/checkpoint", module + "/node/core", module + "/record/config",
@@ -405,9 +405,9 @@ func TestCodeThatSeesAllOfAClientIsBounded(t *testing.T) {
 	}
 }
 
-// TestPartsOfAClientAreSeparate limits the functions that reach three or more parts of a client without
-// a Node, such as methods of a struct of pointers. A part is a field of Node, including the types of
-// that field's fields. A function reaches the parts that its receiver and its parameters lead to.
+// TestPartsOfAClientAreSeparate limits the number of functions that reach three or more parts of a client
+// without a Node, for example through a struct of pointers. A part is the type of a field of Node, and the
+// types of that type's fields. A function reaches a part if its receiver or a parameter leads to the part.
 func TestPartsOfAClientAreSeparate(t *testing.T) {
 	const folder = "node/client"
 	own := readSource(t, []string{folder}).packages[folder]
@@ -478,8 +478,8 @@ func element(of types.Type) types.Type {
 	return types.Unalias(of)
 }
 
-// reach adds the parts that a type leads to: through pointers, slices and maps, and through the fields
-// of types of the package.
+// reach adds to reached the parts that a type leads to through pointers, slices, maps, and the fields of
+// the package's types.
 func reach(of types.Type, own *types.Package, parts map[types.Type]string, visited map[types.Type]bool, reached map[string]bool) {
 	of = element(of)
 	if visited[of] {

@@ -24,7 +24,7 @@ func TestWriteReplacesAFile(t *testing.T) {
 	checkAlone(t, path)
 }
 
-// TestFailedWriteLeavesNoTemporaryFile lets the rename fail, because a folder is in its place.
+// TestFailedWriteLeavesNoTemporaryFile makes the rename fail: its target is a folder.
 func TestFailedWriteLeavesNoTemporaryFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "folder")
 	if err := os.MkdirAll(filepath.Join(path, "inner"), 0o755); err != nil {
@@ -49,7 +49,7 @@ func TestWriteNeedsAFolder(t *testing.T) {
 	}
 }
 
-// checkAlone checks that a folder has no other file, such as a temporary one.
+// checkAlone checks that a file is the only one in its folder, so that no temporary file is left.
 func checkAlone(t *testing.T, path string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))

@@ -22,7 +22,7 @@ func WalletVariables() []string {
 	return append([]string{SecretKeyVariable, walletVariable}, walletPaths[:]...)
 }
 
-// WalletFromEnvironment reads the key in SecretKeyVariable, or else the one in walletVariable, or
+// WalletFromEnvironment reads the key in SecretKeyVariable, or else the key in walletVariable, or
 // else the key file that another variable names. The second result is false if none of them is set.
 // lookup is os.LookupEnv outside tests.
 func WalletFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {

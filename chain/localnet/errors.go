@@ -86,8 +86,8 @@ func instructionJSON(err error) any {
 	return e.Name
 }
 
-// refusal carries an error out of a call of a client, or out of an instruction. Both end at once with
-// their first error, like a program of the chain.
+// refusal is the panic that ends a client's call, or an instruction, at its first error. [attempt]
+// recovers it.
 type refusal struct{ error }
 
 func refuse(err error) { panic(refusal{err}) }
@@ -100,7 +100,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// attempt returns the result of do, or the error with which do was refused.
+// attempt returns the result of do, or the error if do panics with a refusal.
 func attempt[T any](do func() T) (result T, err error) {
 	defer func() {
 		if value := recover(); value != nil {

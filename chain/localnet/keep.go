@@ -124,7 +124,7 @@ func (l *Ledger) Sync() error {
 	return l.kept.err
 }
 
-// err returns the reason why the chain stopped: its changes cannot be saved.
+// err returns the error of saving changes that stopped the chain, or nil.
 func (l *Ledger) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

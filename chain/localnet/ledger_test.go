@@ -162,7 +162,7 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Ledger.skip(5000, 400*time.Millisecond)
+	c.skip(5000, 400*time.Millisecond)
 	if c.At(Processed, 0).record(r.Name) != nil || len(c.slots) > 1100 || len(c.slots) < 512 {
 		t.Errorf("%d slots are kept", len(c.slots))
 	}

@@ -63,7 +63,7 @@ type nativeCall struct {
 
 func (n *nativeCall) logf(format string, arguments ...any) { n.log(fmt.Sprintf(format, arguments...)) }
 
-// refusef refuses the instruction after a line in the log.
+// refusef writes a line to the transaction's log and refuses the instruction.
 func (n *nativeCall) refusef(err error, format string, arguments ...any) {
 	n.logf(format, arguments...)
 	refuse(err)

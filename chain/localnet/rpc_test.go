@@ -322,7 +322,7 @@ func TestSimulate(t *testing.T) {
 	if n.lamports(public(keyOf("receiver"))) != 0 {
 		t.Error("a simulation changed something")
 	}
-	n.Ledger.skip(200, 0)
+	n.skip(200, 0)
 	for want, options := range map[string]object{
 		"BlockhashNotFound": {"encoding": "base64", "commitment": "processed"},
 		"<nil>":             {"encoding": "base64", "commitment": "processed", "replaceRecentBlockhash": true},

@@ -56,7 +56,7 @@ func (s *Server) Advance(now time.Time) {
 	s.change(func() { s.ledger.Advance(now) })
 }
 
-// skip advances n slots at once, so that blockhashes expire.
+// Skip advances n slots at once, so that blockhashes expire.
 func (s *Server) Skip(n int) {
 	s.change(func() { s.ledger.skip(n, s.options.Slot) })
 }

@@ -44,7 +44,7 @@ func (l *Ledger) land(open *slot, r *Record, name transaction.Signature, raw []b
 	return &kept
 }
 
-// simulation configures Simulate.
+// simulation configures simulate.
 type simulation struct {
 	Verify     bool // verify the signatures
 	NewestHash bool // replace the blockhash with the newest one

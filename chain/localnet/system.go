@@ -87,7 +87,8 @@ func (n *nativeCall) base(at address) string {
 	return "Some(" + at.signer.String() + ")"
 }
 
-// seeded returns the address that base derives from a seed. The account must be there.
+// seeded returns the address of an account, and refuses the instruction unless base and seed derive
+// this address.
 func (n *nativeCall) seeded(account *runtime.Account, base transaction.PublicKey, seed string, owner transaction.PublicKey) address {
 	derived, err := transaction.CreateWithSeed(base, seed, owner)
 	if err != nil {

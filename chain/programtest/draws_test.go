@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-const maxSalt = 32 // bytes, of a TICK
+const maxSalt = 32 // maximum bytes of salt in a TICK
 
 // tick sends a tick, with its draw if it needs one.
 func (d *deployed) tick(o operation) (uint64, error) {

@@ -188,7 +188,7 @@ func announcement(addrs ...string) []byte {
 	return layout.AppendAddrs([]byte{transaction.RunAnnounce}, addrs)
 }
 
-// TestRunFromCreationToRefund plays a run from the creation of its account to the return of its rent.
+// TestRunFromCreationToRefund tests a run from the creation of its account to the refund of its rent.
 func TestRunFromCreationToRefund(t *testing.T) {
 	s := newScene(t, loadProgram(t))
 	if x := s.read("run"); x.Sequence != 1 || x.State.RunState != coordinator.Paused || x.State.Host != s.account("run").Key || len(x.Stage) > 0 {

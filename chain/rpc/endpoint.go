@@ -28,7 +28,7 @@ const (
 	errorText   = 300      // bytes of a node's text in an error
 )
 
-// Errors of an endpoint, as opposed to a *nodeError, which is a node's answer.
+// Errors of requests without a valid answer. If the node answers with an error, that is a *nodeError.
 var (
 	ErrBusy        = errors.New("too many requests to the node")
 	ErrUnreachable = errors.New("the node cannot be reached")

@@ -131,7 +131,7 @@ func TestContextEndsWhatIsLost(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- client.Submit(context.Background(), coordinator.Join{}) }()
-	time.Sleep(20 * time.Millisecond) // in most runs Submit has begun; Close ends it before and after that
+	time.Sleep(20 * time.Millisecond) // usually enough for Submit to begin; the test also passes if it has not
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}

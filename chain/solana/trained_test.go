@@ -86,7 +86,7 @@ func TestTrainedAllNoticeAtOnce(t *testing.T) {
 	for after := uint32(1); after < uint32(*steps)-1; after += 2 {
 		w.inPhase(coordinator.RoundWitness, after)
 		w.faultAll(localnet.Faults{Dead: true})
-		time.Sleep(6 * time.Second) // of the chain's clock: longer than the whole of RoundWitness
+		time.Sleep(6 * time.Second) // on the chain's clock: longer than RoundWitness
 		w.faultAll(localnet.Faults{})
 	}
 	w.finish().within(w)

@@ -40,7 +40,7 @@ type evaluation struct {
 	Perplexity  any     `json:"perplexity"` // a number; null: overflow
 	Sequences   int     `json:"sequences"`
 	OfSequences uint64  `json:"of_sequences"` // in the data
-	Sample      string  `json:"sample"`       // name of the sequences, equal for comparable losses
+	Sample      string  `json:"sample"`       // name of the sequences; only losses with equal names are comparable
 	Tokens      int     `json:"tokens"`
 	Step        uint32  `json:"step"`
 }

@@ -180,7 +180,7 @@ func (c *trainCommand) train(ctx context.Context, key identity.Key, seen *observ
 }
 
 // openDevices loads libtorch and returns the devices that train. If there is no libtorch, it returns
-// an error for which torch.Missing is true: then only a run of the dummy model can be joined.
+// an error for which torch.Missing is true; the client can then join only runs of the dummy model.
 func (c *trainCommand) openDevices(logger *slog.Logger) ([]torch.Device, error) {
 	if err := c.load(c.Threads, logger); err != nil {
 		return nil, err

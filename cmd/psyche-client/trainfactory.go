@@ -32,7 +32,7 @@ type trainers struct {
 	board   *metrics.Board
 	seen    *resultWriter       // may be nil
 	hosted  *modelsource.Hosted // starting model offered by the run's server; may be nil
-	library error               // reason why there is no libtorch; nil: there is
+	library error               // reason why libtorch is missing; nil: it is loaded
 	weighed bool                // weigh was called; used by one goroutine at a time
 }
 

@@ -36,8 +36,8 @@ type dataService struct {
 	serving sync.WaitGroup
 }
 
-// begin opens the data and serves it at an address until stop, with the run, the key and the logger of o. It writes the
-// answers to the event log.
+// begin opens the data and serves it at an address until stop is called. It uses the run, the key and the logger of o, and
+// writes an event for each answer.
 func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address string, events *event.Log, o serve.Options) (*dataService, error) {
 	listener, err := server.Listen(ctx, address)
 	if err != nil {
@@ -75,7 +75,7 @@ func answerEvents(events *event.Log, logger *slog.Logger) func(serve.Answer) {
 	}
 }
 
-// follow tells the server each state of the run, and writes it to the event log, until the updates end.
+// follow passes each state of the run to the data server and to the event log, until the updates end.
 func (d *dataService) follow(first backend.Update, updates <-chan backend.Update, events *event.Log, logger *slog.Logger) {
 	states := eventlog.NewRun(events)
 	see := func(u backend.Update) {

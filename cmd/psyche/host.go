@@ -17,9 +17,9 @@ import (
 // hostText hosts a run on a user's own text.
 type hostText struct {
 	Texts     []string `arg:"" name:"text" placeholder:"TEXT" help:"Your text: folders, files, or data sets of the Hugging Face Hub (hf://datasets/OWNER/NAME). data tokenize lists the formats."`
-	Friends   int      `default:"-1" placeholder:"N" help:"Number of machines that you expect in addition to this one. Default: 3, or 23 with --open." group:"The run:"`
-	Link      string   `default:"20mbit" placeholder:"SPEED" help:"Upload speed of these machines, such as 100mbit, 5mbit or 1gbit (${default})." group:"The run:"`
-	Hours     float64  `default:"1" placeholder:"N" help:"Wanted duration of the run in hours, if all machines are as fast as this one (${default})." group:"The run:"`
+	Friends   int      `default:"-1" placeholder:"N" help:"Number of machines that you expect in addition to this machine. Default: 3, or 23 with --open." group:"The run:"`
+	Link      string   `default:"20mbit" placeholder:"SPEED" help:"Upload speed of the machines, such as 100mbit, 5mbit or 1gbit (${default})." group:"The run:"`
+	Hours     float64  `default:"1" placeholder:"N" help:"Duration of the run in hours, if all machines are as fast as this machine (${default})." group:"The run:"`
 	Open      bool     `help:"Strangers may take part: members audit each other's results, and eject members whose results are false. Needs at least 8 members." group:"The run:"`
 	Model     string   `default:"small" placeholder:"MODEL" help:"First model: small (2.3 M parameters) or medium (20.6 M parameters) with random weights, a model folder in Hugging Face format, or OWNER/NAME on the Hugging Face Hub (${default})." group:"The run:"`
 	Tokenizer string   `placeholder:"FILE" help:"Tokenizer, as for data tokenize. Default: the tokenizer of --model, or a tokenizer.json or tokenizer.model next to TEXT, or bytes." group:"The run:"`
@@ -27,23 +27,23 @@ type hostText struct {
 
 	MainAuthority string `placeholder:"KEY" help:"Key, in base58, that pauses, changes and closes the run, and ejects members. Default: the host's own key." group:"The run:"`
 
-	PublicAddr string `placeholder:"HOST" help:"Name or address at which other machines reach this one. Default: an address of this machine. 127.0.0.1 limits the run to this machine." group:"Connections:"`
-	Port       uint16 `default:"0" placeholder:"PORT" help:"First of four ports in a row: the run, the page (on this machine only), the data, and the results of this machine. 0 means 39405, or a later port if these are in use (${default})." group:"Connections:"`
+	PublicAddr string `placeholder:"HOST" help:"Name or address at which other machines reach this machine. Default: an address of this machine. 127.0.0.1 limits the run to this machine." group:"Connections:"`
+	Port       uint16 `default:"0" placeholder:"PORT" help:"First of four consecutive ports: for the run, the page (on this machine only), the data, and this machine's results. 0 means 39405, or a later port if these are in use (${default})." group:"Connections:"`
 
 	Dir         string `type:"path" placeholder:"DIR" help:"Folder for the files of the run. Default: psyche/hosted/NAME in XDG_STATE_HOME or in ~/.local/state." group:"Files and programs:"`
 	PrepareOnly bool   `help:"Write the files of the run, but start nothing." group:"Files and programs:"`
-	Again       bool   `help:"Begin again: rename the folder of an earlier run to DIR.old-1 and so on." group:"Files and programs:"`
+	Again       bool   `help:"Begin a new run, and rename the folder of an earlier run to DIR.old-1 or the next free number." group:"Files and programs:"`
 	Client      string `type:"path" placeholder:"FILE" help:"The psyche-client program. Default: psyche-client in the folder of this program." group:"Files and programs:"`
 }
 
 // Help returns the text below the command's summary in --help.
 func (c *hostText) Help() string {
 	return `Tokenizes the text, holds out 1 % of it, creates the model, and writes state.toml, with the reason for
-each value. Then starts the server, a client on this machine and a page, and prints the line that your
-friends type. The host begins to train alone; friends join at the next epoch.
+each value. Then starts the server, a client on this machine and a page, and prints the command with which
+your friends join. This machine begins to train alone; friends join at the next epoch.
 
-Ctrl-C stops the run properly. The same command continues it, also after a crash. Before the run has
-begun, changed flags or texts repeat the affected steps, and you can edit state.toml. Later, a change is an
+Ctrl-C stops the run. The same command continues it, also after a crash. Until the run begins, you can edit
+state.toml, or change flags or texts: the command then repeats the affected steps. Later, a change is an
 error; --again begins a new run.`
 }
 
@@ -71,8 +71,11 @@ func (c *hostText) Run(ctx context.Context, to console) error {
 		Model: c.Model, Tokenizer: c.Tokenizer, Authority: c.MainAuthority, PublicAddr: c.PublicAddr, Port: c.Port,
 		PrepareOnly: c.PrepareOnly, Again: c.Again, Server: self, Client: client, Caller: caller(ctx, to),
 	})
-	if errors.Is(err, hosting.ErrOptions) || errors.Is(err, recipe.ErrRequest) {
+	switch {
+	case errors.Is(err, hosting.ErrOptions), errors.Is(err, recipe.ErrRequest):
 		return usageError{err}
+	case errors.Is(err, hosting.ErrState):
+		return configError{err}
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 )
 
-// newPage adds the dashboard to a server's options, if it has HTTP. The page is nil otherwise.
+// newPage adds the dashboard to a server's options and returns it. Without --http-addr it returns nil.
 func (c serverRun) newPage(ctx context.Context, o *server.Options, logger *slog.Logger) (*hostpage.Page, error) {
 	if c.HTTPAddr == "" {
 		if len(c.MemberEvents) > 0 {

@@ -16,7 +16,7 @@ import (
 // keptSteps is the maximum number of rounds with trained results that are not applied yet.
 const keptSteps = 64
 
-// Account sums up what a process has contributed to a run, for a message at its end. It uses the
+// Account sums up what a process has contributed to a run, for a message at the end of the process. It uses the
 // process's own events. The run's log contains confirmed data, from which psyche run receipt makes
 // a receipt.
 type Account struct {

@@ -18,8 +18,8 @@ const (
 	leastTimed  = 3  // minimum number of rounds for an estimate
 )
 
-// Rounds logs one line per round for people. Its speed is a metric of the board, which has to
-// process events first.
+// Rounds logs one line per round for people. The speed comes from the board of metrics, so pass each event
+// to the board before it is passed to Rounds.
 type Rounds struct {
 	logger  *slog.Logger
 	metrics func() map[string]float64

@@ -255,7 +255,7 @@ func TestReadingShown(t *testing.T) {
 	b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
 	b.text(t, `(() => { const real = fetch; window.fetch = async (path, o) => path.startsWith("api/run?")
 	  ? new Response(JSON.stringify({ key: "tiny-llama", status: null, history: null, locations: [], join: "", reading: { bytes: 3145728, size: 8388608 } })) : real(path, o); return ""; })()`)
-	time.Sleep(3 * time.Second) // of the browser's clock: until the page has asked again
+	time.Sleep(3 * time.Second) // on the browser's clock: until the page has polled again
 	if got := b.text(t, `document.querySelector("#run section").textContent`); !strings.Contains(got, "The host reads and verifies its log: 37 % of 8 MiB") {
 		t.Errorf("it reports %q", got)
 	}

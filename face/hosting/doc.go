@@ -4,7 +4,7 @@
 // starts the server and a client as processes, prints the invite link, and waits until the context ends.
 // A call with the same options continues in the same folder: steps that are done are not repeated.
 //
-//	DIR/host.json   what was asked for, and which steps are done
+//	DIR/host.json   requested settings, and finished steps
 //	DIR/data        token files
 //	DIR/model       the first model
 //	DIR/state.toml, DIR/data.toml

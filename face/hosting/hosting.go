@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -24,7 +25,9 @@ var (
 	ErrBusy    = errors.New("another psyche host uses the folder")
 	ErrBegun   = errors.New("the run has begun with other settings")
 	ErrEdited  = errors.New("state.toml was edited")
+	ErrState   = errors.New("the edited state.toml is not valid")
 	ErrPort    = errors.New("a port is in use")
+	ErrData    = errors.New("token files of the run are missing")
 	ErrOptions = errors.New("wrong options")
 )
 
@@ -33,7 +36,7 @@ type Options struct {
 	Texts   []string // files, folders, and data sets of the Hub
 	Dir     string   // folder of the run; empty: of the name, in the user's state folder
 	Name    string   // id of the run; empty: from the first text
-	Friends int      // expected members in addition to the host's client; negative: a default
+	Friends int      // expected members in addition to the host's client; -1: a default
 	Link    recipe.Mbits
 	Hours   float64
 	Open    bool
@@ -41,7 +44,7 @@ type Options struct {
 	Model      string // a name of recipe.Sizes, a folder, or OWNER/NAME on the Hub
 	Tokenizer  string // empty: of the model, next to the text, or bytes
 	Authority  string // key that governs the run, in base58; empty: the host's key
-	PublicAddr string // name or address for other machines; empty: found
+	PublicAddr string // name or address for other machines; empty: the result of OwnAddress
 	Port       uint16 // first of four; 0: 39405, or a later port
 
 	PrepareOnly bool // start nothing
@@ -59,7 +62,7 @@ type Caller struct {
 	LoadTokenizer func(ctx context.Context, name string) (*tokenizer.Tokenizer, error)
 	// OwnAddress returns the address of this machine that other machines most likely reach.
 	OwnAddress func() string
-	// Serving is called before processes start, which must then end in order.
+	// Serving is called before the processes start. From then on, an interrupt must end them in order.
 	Serving func()
 	// ShowQR prints a text as a QR code.
 	ShowQR func(text string) error
@@ -67,8 +70,8 @@ type Caller struct {
 	Err    io.Writer // for the progress of long steps
 }
 
-// Numbers of friends that a run expects without a stated number. An open run begins with 8 to 16 members,
-// so the number exceeds the 16 members that tolerate five dishonest ones.
+// Default numbers of friends. An open run begins with at most 16 members, which tolerate five dishonest
+// members. It expects more, so that it can begin although some are missing.
 const (
 	defaultFriends     = 3
 	defaultOpenFriends = 23
@@ -84,12 +87,9 @@ func Run(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	lock, err := filelock.OpenFolder(o.Dir, 0o755)
-	if errors.Is(err, filelock.ErrHeld) {
-		return fmt.Errorf("%w: %s%s; stop that command, or choose another --name or --dir", ErrBusy, o.Dir, filelock.By(err))
-	}
+	lock, err := o.lock()
 	if err != nil {
-		return fmt.Errorf("the run's folder: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	h := &host{Options: o}
@@ -113,6 +113,14 @@ type host struct {
 
 func (h *host) printf(format string, args ...any) { _, _ = fmt.Fprintf(h.Out, format, args...) }
 
+// sameCommand returns the sentence about the command that continues the run.
+func (o Options) sameCommand() string {
+	if o.Again {
+		return "the same command without --again continues the run"
+	}
+	return "the same command continues the run"
+}
+
 // path returns the path of a file in the run's folder.
 func (o Options) path(names ...string) string {
 	return filepath.Join(append([]string{o.Dir}, names...)...)
@@ -135,7 +143,7 @@ func (o Options) withDefaults() (_ Options, err error) {
 	if o.Name == "" {
 		o.Name = nameOf(o.Texts[0])
 	}
-	if o.Friends < 0 {
+	if o.Friends == -1 {
 		if o.Friends = defaultFriends; o.Open {
 			o.Friends = defaultOpenFriends
 		}
@@ -153,13 +161,16 @@ func (o Options) withDefaults() (_ Options, err error) {
 	if err := o.checkPaths(); err != nil {
 		return o, err
 	}
+	if o.Port > math.MaxUint16-allPorts+1 {
+		return o, fmt.Errorf("%w: --port %d, want at most %d, because the run needs %d ports", ErrOptions, o.Port, math.MaxUint16-allPorts+1, allPorts)
+	}
 	if o.PublicAddr, err = hostOf(o.PublicAddr); err != nil {
 		return o, fmt.Errorf("%w: --public-addr: %w", ErrOptions, err)
 	}
 	return o, recipe.Request{Name: o.Name, Friends: o.Friends, Link: o.Link, Hours: o.Hours, Open: o.Open}.Check()
 }
 
-// makeAbsolute makes paths independent of the working folder, so that the same command works in each.
+// makeAbsolute makes paths independent of the working folder, so that the recorded paths stay valid.
 func (o *Options) makeAbsolute() error {
 	o.Texts = slices.Clone(o.Texts)
 	var paths []*string
@@ -193,12 +204,15 @@ func (o Options) checkPaths() error {
 		if isRemote(text) {
 			continue
 		}
-		if _, err := os.Stat(text); err != nil && !o.begun() { // a run that has begun needs only its token files
+		if _, err := os.Stat(text); err != nil && (o.Again || !o.begun()) { // a run that has begun needs only its token files
 			return fmt.Errorf("%w: the text: %w", ErrOptions, err)
 		}
 		if inside, err := filepath.Rel(text, o.Dir); err == nil && filepath.IsLocal(inside) {
 			return fmt.Errorf("%w: the run's folder %s is within the text %s; choose another folder with --dir", ErrOptions, o.Dir, text)
 		}
+	}
+	if err := o.checkFolder(); err != nil {
+		return err
 	}
 	if _, err := os.Stat(o.Client); err != nil {
 		return fmt.Errorf("%w: the client, which trains: %w; install psyche-client, or set --client", ErrOptions, err)
@@ -254,17 +268,50 @@ func stateFolder() (string, error) {
 	return filepath.Join(home, ".local", "state", "psyche"), nil
 }
 
-// moveAway renames the folder of an earlier run.
-func (o Options) moveAway() error {
+// lock creates the run's folder if necessary, and locks it. The folder has the text and keys, so only the
+// user can read it.
+func (o Options) lock() (io.Closer, error) {
+	lock, err := filelock.OpenFolder(o.Dir, 0o700)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("%w: %s%s; stop that command, or choose another --name or --dir", ErrBusy, o.Dir, filelock.By(err))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the run's folder: %w", err)
+	}
+	return lock, nil
+}
+
+// checkFolder refuses a folder with files that are not of a run, because the steps replace files.
+func (o Options) checkFolder() error {
+	entries, err := os.ReadDir(o.Dir)
+	if missing(err) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the run's folder: %w", err)
+	}
+	if _, err := os.Stat(o.path(recordFile)); err != nil && !o.begun() {
+		return fmt.Errorf("%w: %s has files, but no run; choose a new folder with --dir", ErrOptions, o.Dir)
+	}
+	return nil
+}
+
+// moveAway renames the folder of an earlier run, unless another host uses it.
+func (o Options) moveAway() (err error) {
+	if _, err := os.Stat(o.Dir); missing(err) {
+		return nil
+	}
+	lock, err := o.lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	for i := 1; ; i++ {
 		target := fmt.Sprintf("%s.old-%d", o.Dir, i)
 		if _, err := os.Lstat(target); err == nil {
 			continue
 		}
 		err := os.Rename(o.Dir, target)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
 		if err == nil {
 			_, _ = fmt.Fprintf(o.Out, "The earlier run is in %s\n", target)
 		}

@@ -6,9 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +62,7 @@ func fakeClient(command string, args []string) error {
 	return errors.Join(err, log.Close())
 }
 
-// options returns the options of a run on a text of several files, which is prepared only.
+// options returns the options for preparing a run on a text of several files, without starting the run.
 func options(t *testing.T) Options {
 	t.Helper()
 	t.Setenv(asClient, "1")
@@ -128,7 +130,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// stamps returns the names and times of the prepared files, without files that each call writes again.
+// stamps returns the names and times of the prepared files, except files that each call rewrites.
 func stamps(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	for _, name := range []string{"data/data.json", "data/train-00000.ds", "model/config.json"} {
@@ -232,10 +234,18 @@ func TestRefusals(t *testing.T) {
 			o.Texts = []string{filepath.Join(t.TempDir(), "three.txt")}
 			write(t, o.Texts[0], "one\ntwo\nthree\n")
 		}, recipe.ErrText},
+		{"one text and a picture", func(t *testing.T, o *Options) {
+			o.Texts = []string{t.TempDir()}
+			write(t, filepath.Join(o.Texts[0], "book.txt"), strings.Repeat("A rose is a rose.\n", 4000))
+			write(t, filepath.Join(o.Texts[0], "cover.jpg"), "\xff\xd8\xff\xe0")
+		}, recipe.ErrText},
 		{"folder within the text", func(_ *testing.T, o *Options) { o.Dir = filepath.Join(o.Texts[0], "run") }, ErrOptions},
 		{"unknown model", func(_ *testing.T, o *Options) { o.Model = "huge" }, ErrOptions},
 		{"a name that is no folder", func(_ *testing.T, o *Options) { o.Name, o.Dir = "..", "" }, ErrOptions},
 		{"an address with a port", func(_ *testing.T, o *Options) { o.PublicAddr = "host.example:39405" }, ErrOptions},
+		{"too high a port", func(_ *testing.T, o *Options) { o.Port = 65533 }, ErrOptions},
+		{"negative friends", func(_ *testing.T, o *Options) { o.Friends = -7 }, recipe.ErrRequest},
+		{"a name that is not UTF-8", func(_ *testing.T, o *Options) { o.Name = "a\xff" }, recipe.ErrRequest},
 		{"few strangers", func(_ *testing.T, o *Options) { o.Open = true }, recipe.ErrRequest},
 		{"another host", func(t *testing.T, o *Options) {
 			lock, err := filelock.OpenFolder(o.Dir, 0o755)
@@ -243,6 +253,15 @@ func TestRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lock.Close() })
+		}, ErrBusy},
+		{"again while another host runs", func(t *testing.T, o *Options) {
+			must(t, *o)
+			lock, err := filelock.OpenFolder(o.Dir, 0o755)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = lock.Close() })
+			o.Again = true
 		}, ErrBusy},
 		{"no client", func(_ *testing.T, o *Options) { o.Client = "/nowhere" }, ErrOptions},
 	} {
@@ -253,6 +272,107 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%v, want %v", err, test.want)
 			}
 		})
+	}
+}
+
+// TestOtherFolder checks that the command does not change a folder that has other files.
+func TestOtherFolder(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		o := options(t)
+		o.Again = again
+		weights := o.path("model", "weights")
+		write(t, weights, "precious")
+		if err := Run(t.Context(), o); !errors.Is(err, ErrOptions) {
+			t.Errorf("%v, want %v", err, ErrOptions)
+		}
+		if read(t, weights) != "precious" {
+			t.Error("the file was changed")
+		}
+	}
+}
+
+// TestMissingTokens checks that the command restores missing token files before and after the start of the run.
+func TestMissingTokens(t *testing.T) {
+	o := options(t)
+	o.Name = "poems"
+	must(t, o)
+	tokens := o.path("data", "train-00000.ds")
+	want := read(t, tokens)
+	for _, begun := range []bool{false, true} {
+		if begun {
+			write(t, server.JournalPath(o.path("server"), o.Name), "")
+		}
+		if err := os.Remove(tokens); err != nil {
+			t.Fatal(err)
+		}
+		must(t, o)
+		if read(t, tokens) != want {
+			t.Errorf("begun %v: other tokens", begun)
+		}
+	}
+	if err := errors.Join(os.Truncate(tokens, 10), os.RemoveAll(o.Texts[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), o); !errors.Is(err, ErrData) {
+		t.Errorf("without text: %v, want %v", err, ErrData)
+	}
+}
+
+// TestWrongEdits checks that wrong values are refused before the server starts. With another run_id, the
+// server would create a second run.
+func TestWrongEdits(t *testing.T) {
+	o := options(t)
+	must(t, o)
+	made := read(t, o.path(stateFile))
+	for old, edited := range map[string]string{`"my-poems"`: `"other"`, "cooldown_time = 30": "cooldown_time = -3"} {
+		write(t, o.path(stateFile), strings.Replace(made, old, edited, 1))
+		if err := Run(t.Context(), o); !errors.Is(err, ErrState) {
+			t.Errorf("%s: %v, want %v", edited, err, ErrState)
+		}
+	}
+}
+
+// TestPorts checks that the UDP port of the client is checked too.
+func TestPorts(t *testing.T) {
+	conn, err := net.ListenPacket("udp", net.JoinHostPort(recipe.Loopback, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // of a test
+	port := conn.LocalAddr().(*net.UDPAddr).Port
+	if err := checkPorts(uint16(port - clientPort)); !errors.Is(err, ErrPort) {
+		t.Errorf("%v, want %v", err, ErrPort)
+	}
+}
+
+// TestPortsInUse checks that a run which has not begun gets other ports if its own are in use.
+func TestPortsInUse(t *testing.T) {
+	o := options(t)
+	o.Port = 0
+	must(t, o)
+	h := host{Options: o}
+	if _, err := h.readRecord(); err != nil {
+		t.Fatal(err)
+	}
+	first := h.FirstPort
+	listener, err := net.Listen("tcp", net.JoinHostPort(recipe.Loopback, strconv.Itoa(int(first))))
+	if err != nil {
+		t.Skip(err) // another program was faster
+	}
+	defer listener.Close() //nolint:errcheck // of a test
+	must(t, o)
+	if _, err := h.readRecord(); err != nil || h.FirstPort == first {
+		t.Errorf("%v, port %d is unchanged", err, h.FirstPort)
+	}
+}
+
+// TestAccess checks that other users cannot read the text and the keys.
+func TestAccess(t *testing.T) {
+	o := options(t)
+	must(t, o)
+	info, err := os.Stat(o.Dir)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, mode %v", err, info.Mode())
 	}
 }
 
@@ -287,6 +407,11 @@ func TestSingleText(t *testing.T) {
 			held, train := read(t, parts[0]), read(t, parts[1])
 			if train+held != text || len(held) < len(text)/100 || len(held) > len(text)/5 || strings.ToValidUTF8(held, "?") != held {
 				t.Errorf("%d bytes are held out of %d", len(held), len(text))
+			}
+			write(t, path, text+text)
+			must(t, o)
+			if parts, err := filepath.Glob(o.path("text-*")); err != nil || len(parts) != 1 {
+				t.Errorf("%v, parts %q, want one folder for the new text", err, parts)
 			}
 		})
 	}

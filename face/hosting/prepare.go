@@ -23,6 +23,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/walk"
 	"github.com/psyche-go/psyche/files/recipe"
 	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -35,6 +36,9 @@ func (o Options) creates() bool {
 // prepare makes the files of the run that are missing or outdated.
 func (h *host) prepare(ctx context.Context) error {
 	found, err := h.readRecord()
+	if err == nil && !found && !h.begun() {
+		err = h.keep() // marks the folder as a run's (checkFolder)
+	}
 	if err != nil {
 		return err
 	}
@@ -57,9 +61,14 @@ func (h *host) prepare(ctx context.Context) error {
 			h.printf("  the changes of state.toml have no effect, because the run has begun; see psyche run update-config\n")
 		}
 		h.printf("  the run has begun, and continues\n")
-		return nil
+		return h.restoreData(ctx, files, local)
 	case edited && diff != "":
 		return fmt.Errorf("%w, and the settings changed: %s; repeat the earlier command, or remove %s", ErrEdited, diff, h.path(stateFile))
+	}
+	if edited {
+		if err := h.checkEdited(); err != nil {
+			return err
+		}
 	}
 	text, err := h.data(ctx, files, local, why)
 	if err != nil {
@@ -126,7 +135,7 @@ func (h *host) data(ctx context.Context, files []walk.File, local []string, why 
 	h.printf("  tokenizer  %s (%s)\n", h.now.Tokenizer, why)
 	same := h.DataOf == h.now.ofData()
 	text, found, err := manifest.Read(h.path("data"))
-	if err == nil && !(found && same) {
+	if err == nil && (!found || !same || !h.complete(text)) {
 		text, err = h.tokenize(ctx, files, local)
 	}
 	if err != nil {
@@ -134,6 +143,38 @@ func (h *host) data(ctx context.Context, files []walk.File, local []string, why 
 	}
 	h.printf("  text       %d tokens, and %d held out\n", text.Tokens, text.HeldOutTokens)
 	return text, nil
+}
+
+// complete reports whether the token files of a manifest exist, with their sizes.
+func (h *host) complete(text manifest.Manifest) bool {
+	for _, file := range slices.Concat(text.Files, text.HeldOut) {
+		info, err := os.Stat(h.path("data", filepath.FromSlash(file.Name)))
+		if err != nil || uint64(info.Size()) != file.Tokens*uint64(text.TokenSizeInBytes) {
+			return false
+		}
+	}
+	return true
+}
+
+// restoreData makes the token files of a run that has begun again, if files are missing.
+func (h *host) restoreData(ctx context.Context, files []walk.File, local []string) error {
+	before, found, err := manifest.Read(h.path("data"))
+	if err != nil || found && h.complete(before) {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("%w in %s, and the text is not on this machine; restore the files or the text", ErrData, h.path("data"))
+	}
+	h.printf("  token files are missing, and are made again\n")
+	after, err := h.tokenize(ctx, files, local)
+	if err != nil || !found || slices.Equal(before.Files, after.Files) {
+		return err
+	}
+	content, err := before.Encode() // so that the next call finds the difference too
+	if err == nil {
+		err = writeFile(h.path("data", manifest.Name), content)
+	}
+	return errors.Join(fmt.Errorf("%w: the new files in %s have other tokens, perhaps from another version of this program; restore the earlier files", ErrData, h.path("data")), err)
 }
 
 // tokenize makes the token files. An interrupted call continues.
@@ -154,8 +195,13 @@ func (h *host) tokenize(ctx context.Context, files []walk.File, local []string) 
 	o.Output, o.Force, o.Tokenizer, o.TokenizerName = h.path("data"), true, encoder, h.now.Tokenizer
 	o.Progress = func(p prepare.Progress) { m.At(p.Input, p.AllInput) }
 	text, err := prepare.Run(ctx, o)
-	if errors.Is(err, diskspace.ErrTooLittle) {
+	switch {
+	case errors.Is(err, diskspace.ErrTooLittle):
 		err = fmt.Errorf("%w, or choose a folder on another disk with --dir", err)
+	case errors.Is(err, prepare.ErrOneText):
+		err = fmt.Errorf("%w: only one file has text; name this file instead of its folder, so that its end is held out", recipe.ErrText)
+	case err != nil && len(o.HeldOut) > 0: // the error names the two parts
+		err = fmt.Errorf("%s: %w", files[0].Path, err)
 	}
 	if err != nil {
 		return text, err
@@ -168,7 +214,7 @@ func (h *host) tokenize(ctx context.Context, files []walk.File, local []string) 
 func (h *host) model(ctx context.Context) (facts recipe.Facts, err error) {
 	same := h.ModelOf == h.now.ofModel()
 	if !same {
-		h.Speed = 0 // of another model
+		h.Speed = 0 // it was measured with another model
 	}
 	if size, found := recipe.SizeOf(h.Model); found {
 		return h.newModel(ctx, size, same)
@@ -309,12 +355,12 @@ func (h *host) measure(ctx context.Context, facts recipe.Facts) (float64, error)
 }
 
 // files writes state.toml and data.toml. changed reports whether the settings differ from the recorded
-// ones, so that the ports are chosen again.
+// ones, so that the ports are chosen again. If the user requested none, ports that are now in use are replaced too.
 func (h *host) files(facts recipe.Facts, changed bool) (err error) {
 	if h.Host = h.PublicAddr; h.Host == "" {
 		h.Host = h.OwnAddress()
 	}
-	if h.FirstPort == 0 || changed {
+	if h.FirstPort == 0 || changed || h.Port == 0 && checkPorts(h.FirstPort) != nil {
 		if h.FirstPort, err = choosePort(h.Port); err != nil {
 			return err
 		}
@@ -353,7 +399,7 @@ func (h *host) show(made recipe.Recipe) {
 			h.printf("  %-24s %-8s %s\n", c.Key, recipe.Literal(c.Value), c.Reason)
 		}
 	}
-	h.printf("  The run trains %.1f M tokens: %.0f %% of the text. All values: %s\n\n", made.Tokens/1e6, 100*made.Passes, h.path(stateFile))
+	h.printf("  The run trains %.3g M tokens: %.0f %% of the text. All values: %s\n\n", made.Tokens/1e6, 100*made.Passes, h.path(stateFile))
 }
 
 // edited reports whether the user changed state.toml.
@@ -363,6 +409,18 @@ func (h *host) edited() (bool, error) {
 		return false, nil
 	}
 	return err == nil && hashOf(text) != h.State, err
+}
+
+// checkEdited checks an edited state.toml.
+func (h *host) checkEdited() error {
+	run, err := config.LoadState(h.path(stateFile))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrState, err)
+	case run.RunID != h.Name:
+		return fmt.Errorf("%w: run_id is %q, but the name of the run is %q; set --name instead", ErrState, run.RunID, h.Name)
+	}
+	return nil
 }
 
 func hashOf(text []byte) string {

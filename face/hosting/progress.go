@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -19,10 +20,10 @@ type progress struct {
 	phase   string // newest phase
 	members int
 	step    uint32
-	loss    float64
+	loss    float64   // of the newest batch; 0: none yet
 	printed time.Time // of the last round
 	first   time.Time // end of the first round since the start
-	from    uint32    // its number
+	from    uint32    // number of that round
 	saved   string    // folder of the newest checkpoint
 	over    bool      // the run is finished
 }
@@ -30,18 +31,17 @@ type progress struct {
 // roundPause is the least time between two lines about rounds.
 const roundPause = 10 * time.Second
 
-// follow prints events until ctx ends. An unreadable log only ends the lines.
+// follow prints events until ctx ends. If the log is unreadable, follow ends, and the run continues.
 func (p *progress) follow(ctx context.Context, path string) {
 	for e, err := range event.Follow(ctx, path) {
 		if err != nil {
-			p.printf("no more progress: %v", err)
+			p.printf("cannot show further progress: %v", err)
 			return
 		}
 		p.see(e)
 	}
 }
 
-// see processes an event.
 func (p *progress) see(e event.Event) {
 	if body, ok := e.Body.(event.Checkpoint); ok && body.Dir != "" {
 		p.saved = body.Dir
@@ -95,7 +95,11 @@ func (p *progress) round(at time.Time, step uint32) {
 		each := at.Sub(p.first) / time.Duration(done)
 		left = fmt.Sprintf(", about %v left", (each * time.Duration(p.total-step)).Round(time.Second))
 	}
-	p.printf("round %d of %d: loss %.3f%s", step, p.total, p.loss, left)
+	loss := "" // a client that receives the result of its first round has no loss yet
+	if p.loss > 0 {
+		loss = fmt.Sprintf(": loss %.3f", p.loss)
+	}
+	p.printf("round %d of %d%s%s", step, p.total, loss, left)
 }
 
 // end prints the result of a finished run.
@@ -104,8 +108,11 @@ func (p *progress) end() {
 		return
 	}
 	p.printf("the run is finished; the model is %s", p.saved)
-	_, _ = fmt.Fprintf(p.out, "\nTry it:\n\n    psyche-client generate --model '%s' --prompt 'The '\n\nThe page stays until Ctrl-C.\n", p.saved)
+	_, _ = fmt.Fprintf(p.out, "\nTry it:\n\n    psyche-client generate --model %s --prompt 'The '\n\nThe page stays until Ctrl-C.\n", forShell(p.saved))
 }
+
+// forShell quotes a text as one word for a shell.
+func forShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (p *progress) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.out, time.Now().Format(time.TimeOnly)+"  "+format+"\n", args...)

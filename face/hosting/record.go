@@ -14,7 +14,7 @@ import (
 // recordFile is the file in the run's folder with the record.
 const recordFile = "host.json"
 
-// record has the settings of a prepared run. It is written after each step.
+// record contains the settings of a prepared run. The host writes it after each step.
 type record struct {
 	Version int    `json:"version"` // 1
 	Wanted  wanted `json:"wanted"`  // settings of the prepared files
@@ -54,7 +54,7 @@ func (w wanted) ofModel() string { return fmt.Sprintf("%s, tokenizer %s", w.Mode
 
 func (w wanted) tokenizer() string { return strings.TrimSpace(w.Tokenizer + " " + w.Vocabulary) }
 
-// differences describes the settings that differ from earlier ones.
+// differences describes the settings that differ from the earlier settings.
 func (w wanted) differences(earlier wanted) string {
 	var all []string
 	now, before := reflect.ValueOf(w), reflect.ValueOf(earlier)

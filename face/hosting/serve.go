@@ -34,7 +34,7 @@ const (
 	lastPort    = 39495
 )
 
-// choosePort returns the first of the ports: the requested one, or else the first of free ports.
+// choosePort returns the first port of the run: the requested port, or else the first of enough free ports.
 func choosePort(requested uint16) (uint16, error) {
 	if requested != 0 {
 		return requested, nil
@@ -50,11 +50,17 @@ func choosePort(requested uint16) (uint16, error) {
 // checkPorts reports the first port that is in use.
 func checkPorts(first uint16) error {
 	for port := int(first); port < int(first)+allPorts; port++ {
-		if !child.IsFree(port) {
-			return fmt.Errorf("%w: another program listens at port %d; the run needs the ports %d to %d; stop that program, or set --port before the run begins", ErrPort, port, first, first+allPorts-1)
+		if !child.IsFree(port) || port == int(first)+clientPort && !isFreeUDP(port) {
+			return fmt.Errorf("%w: another program uses port %d; the run needs the ports %d to %d; stop that program, or set --port before the run begins", ErrPort, port, first, first+allPorts-1)
 		}
 	}
 	return nil
+}
+
+// isFreeUDP reports whether a UDP port is free. The client listens at its port for UDP too.
+func isFreeUDP(port int) bool {
+	conn, err := net.ListenPacket("udp", net.JoinHostPort(recipe.Loopback, strconv.Itoa(port)))
+	return err == nil && conn.Close() == nil
 }
 
 // portPatience is the time in which the processes of a killed host end.
@@ -74,7 +80,7 @@ func (h *host) awaitPorts(ctx context.Context) error {
 	}
 }
 
-// Time limits for the ends of processes. The client reports its model and leaves the run.
+// Time limits for processes to end. The client has more time, because it reports its model and leaves the run.
 const (
 	clientGrace = 30 * time.Second
 	serverGrace = 10 * time.Second
@@ -121,14 +127,14 @@ func (h *host) serve(ctx context.Context) error {
 			}
 		}
 	case <-ctx.Done():
-		h.printf("Stopping: the client leaves the run. The same command continues.\n")
+		h.printf("Stopping: the client leaves the run; %s.\n", h.sameCommand())
 		err = <-finished
 	case <-running.Ended():
 		stop()
-		<-finished
+		_ = <-finished // the server's end is the reason
 	}
 	if err == nil && ctx.Err() == nil {
-		err = fmt.Errorf("the server ended: %s; its log is %s, and the same command continues the run", running.LogTail(3), running.Log)
+		err = fmt.Errorf("the server ended: %s; its log is %s, and %s", running.LogTail(3), running.Log, h.sameCommand())
 	}
 	return err
 }
@@ -141,12 +147,12 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// address returns an address of one of the ports.
+// address returns a host with the port at an offset from the run's first port.
 func (h *host) address(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(h.FirstPort+port)))
 }
 
-// local reports whether other machines cannot reach the run.
+// local reports whether only this machine can reach the run.
 func (h *host) local() bool { return net.ParseIP(h.Host).IsLoopback() }
 
 // serverArguments returns the command line of the server.
@@ -205,7 +211,7 @@ func (h *host) link(ctx context.Context, address string) (link invite.Link, over
 	return link, over, errors.Join(client.Close(), link.Check())
 }
 
-// invite prints how others take part.
+// invite prints how friends can join.
 func (h *host) invite(link invite.Link) {
 	h.printf("\nSend this line to your friends. They need psyche-client (docs/install.md):\n\n    psyche-client join %s\n\n", link.ForShell())
 	if err := h.ShowQR(link.String()); err != nil {
@@ -220,17 +226,17 @@ func (h *host) invite(link invite.Link) {
 	default:
 		h.printf("Open these ports of this machine: TCP %d (run), TCP %d (data), TCP and UDP %d (results)\n", h.FirstPort, h.FirstPort+dataPort, h.FirstPort+clientPort)
 	}
-	h.printf("Ctrl-C stops. The same command continues. Logs: %s, %s\n\n", h.path("server", "server.log"), h.path("client", "client.log"))
+	h.printf("Ctrl-C stops; %s. Logs: %s, %s\n\n", h.sameCommand(), h.path("server", "server.log"), h.path("client", "client.log"))
 }
 
 // Restarts of the host's client.
 const (
 	restartPause  = 5 * time.Second
-	stableRuntime = time.Minute // a client that ran longer was not wrong from the start
+	stableRuntime = time.Minute // a client that ran longer can train, so a restart may help
 )
 
-// takePart runs the host's client until the run is finished or ctx ends. If a
-// client ends with an error, it starts again, except soon after its start.
+// takePart runs the host's client until the run is finished or ctx ends. It restarts a client that ended
+// with an error, unless the error came soon after the start.
 func (h *host) takePart(ctx context.Context, link invite.Link) error {
 	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan struct{})
@@ -256,7 +262,7 @@ func (h *host) takePart(ctx context.Context, link invite.Link) error {
 		case ctx.Err() != nil:
 			return nil
 		case time.Since(started) < stableRuntime:
-			return fmt.Errorf("the host's %w; its log is %s, and the same command continues the run", err, client.Log)
+			return fmt.Errorf("the host's %w; its log is %s, and %s", err, client.Log, h.sameCommand())
 		}
 		h.printf("the client ended, and starts again: %v\n", err)
 		if pause.For(ctx, restartPause) != nil {

@@ -20,11 +20,12 @@ import (
 	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/data/walk"
+	"github.com/psyche-go/psyche/files/recipe"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// heldOutShare is the share of the text that is not trained on. It is the share of the quickstart, from
-// which all held-out losses in the reasons of package files/recipe come.
+// heldOutShare is the share of the text that is not trained on. The quickstart has the same share, and most
+// held-out losses in the reasons of package files/recipe were measured there.
 const heldOutShare = 0.01
 
 // textFiles lists the files of the texts.
@@ -86,8 +87,8 @@ func (h *host) contentHash(ctx context.Context, files []walk.File) (string, erro
 
 func hexOf(sum hash.Hash) string { return hex.EncodeToString(sum.Sum(nil)) }
 
-// hold returns the options of package files/data/prepare for the text and its held-out share. A single text
-// is split in two files, because a share of one text cannot be held out otherwise.
+// hold returns the options of package files/data/prepare for the text and its held-out share. It splits a
+// single text into two files, because package prepare holds out whole texts.
 func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err error) {
 	o.Paths, o.HeldOutFraction = local, heldOutShare
 	if len(files) != 1 || prepare.HoldsRows(files[0].Path) {
@@ -99,7 +100,13 @@ func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err e
 		o.HeldOutFraction = 0
 		return o, nil
 	}
-	dir := h.path("text-" + h.now.Text[:16])
+	if file.Info.Size() < leastText {
+		return o, fmt.Errorf("%w: %s has %d bytes; add text", recipe.ErrText, file.Path, file.Info.Size())
+	}
+	if err := h.removeParts(); err != nil {
+		return o, err
+	}
+	dir := h.path(partsPrefix + h.now.Text[:16])
 	train, held := filepath.Join(dir, "train.txt"), filepath.Join(dir, "heldout.txt")
 	if _, err := os.Stat(held); err != nil {
 		if err := split(file.Path, file.Info.Size(), train, held); err != nil {
@@ -109,6 +116,23 @@ func (h *host) hold(files []walk.File, local []string) (o prepare.Options, err e
 	o.Paths, o.HeldOut, o.HeldOutFraction = []string{train}, []string{held}, 0
 	return o, nil
 }
+
+// partsPrefix begins the names of the folders with the two parts of a single text.
+const partsPrefix = "text-"
+
+// removeParts removes the parts of earlier versions of the text.
+func (h *host) removeParts() error {
+	entries, err := os.ReadDir(h.Dir)
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasPrefix(name, partsPrefix) && name != partsPrefix+h.now.Text[:16] {
+			err = errors.Join(err, os.RemoveAll(h.path(name)))
+		}
+	}
+	return err
+}
+
+// leastText is the minimum size of a single text in bytes.
+const leastText = 1 << 10
 
 // leastHeldOut is the smallest held-out part of a single text in bytes, but at most a tenth is held out.
 const leastHeldOut = 16 << 10

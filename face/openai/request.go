@@ -45,7 +45,7 @@ type request struct {
 	severalPrompts bool // prompt is a list of prompts
 }
 
-// A field decodes one value of a request, which is not null. It panics with a *problem, which decode
+// A field decodes one value of a request that is not null. It panics with a *problem, which decode
 // recovers.
 type field func(r *request, name string, raw json.RawMessage)
 

@@ -67,7 +67,7 @@ type saved struct {
 	savedStep      uint32 // of checkpointDir
 }
 
-// life is the record of one life of a client's process.
+// life records what one process of a client did, from its start to its end.
 type life struct {
 	traffic
 	sentTime time.Time // of the newest event.Wire
@@ -89,7 +89,6 @@ type traffic struct {
 	paid    event.Paid
 }
 
-// plus returns the sum of two counts.
 func (t traffic) plus(u traffic) traffic {
 	return traffic{
 		sent: t.sent + u.sent, payload: t.payload + u.payload, model: t.model + u.model,
@@ -100,7 +99,7 @@ func (t traffic) plus(u traffic) traffic {
 	}
 }
 
-// total returns the counts over all lives.
+// total returns the counts of all processes of the client.
 func (c *clientRecord) total() traffic { return c.before.plus(c.traffic) }
 
 // trainedRound and appliedRound are stored for each round until the run is over, so they are small.
@@ -156,7 +155,7 @@ func (c *clientRecord) see(e event.Event) {
 	}
 }
 
-// begin starts the client's next life.
+// begin starts the record of the client's next process.
 func (c *clientRecord) begin() { c.before, c.life = c.total(), life{} }
 
 // wire processes totals of the current life.

@@ -436,7 +436,7 @@ func (n *network) train(ctx context.Context) error {
 	return n.endOnChain(ctx)
 }
 
-// showPanes shows the logs in panes of tmux, if the options request it. The caller must call the returned function.
+// showPanes shows the logs in panes of tmux if the options request it. The caller must call closePanes.
 func (n *network) showPanes(ctx context.Context) (closePanes func(), err error) {
 	if !n.options.Panes {
 		return func() {}, nil
@@ -449,8 +449,8 @@ func (n *network) showPanes(ctx context.Context) (closePanes func(), err error) 
 	return func() { _ = shown.close() }, nil // the network is ending anyway
 }
 
-// supervise restarts the processes that faults kill. The channels receive the ends of the clients, and the failures of the
-// server and the data server.
+// supervise restarts the processes that faults kill. finished receives the result of each client when it ends for good,
+// and serverFailed receives the failures of the server and the data server.
 func (n *network) supervise(ctx context.Context, running *sync.WaitGroup) (finished, serverFailed <-chan error) {
 	clients, hosts := make(chan error, len(n.clients)), make(chan error, 2)
 	for i := range n.clients {

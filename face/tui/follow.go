@@ -78,7 +78,6 @@ type newest struct {
 	audit    event.Audit
 }
 
-// see stores an event.
 func (n *newest) see(body event.Body) {
 	switch body := body.(type) {
 	case event.Trained:
@@ -116,7 +115,7 @@ func (f *follower) See(e event.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := &f.seen
-	s.newest.see(e.Body)
+	s.see(e.Body)
 	if text := warningOf(e.Body); text != "" {
 		f.warn(Line{e.Time, slog.LevelWarn, text})
 	}

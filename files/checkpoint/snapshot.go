@@ -56,7 +56,7 @@ func (s Snapshot) Sort() {
 	slices.SortFunc(s.Tensors, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// validate checks names, order, limits, and that every tensor's data fits its shape.
+// Validate checks names, order, limits, and that every tensor's data fits its shape.
 func (s Snapshot) Validate() error {
 	if err := s.manifestWithout().validate(); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/base/pause"
 )
 
-// Errors of the Hub, to which a statusError unwraps, and of local checks.
+// Errors of local checks, and of the Hub's responses: a statusError unwraps to one of them.
 var (
 	ErrUnauthorized = errors.New("the token or the repository's name is wrong; set HF_TOKEN, or correct the name")
 	ErrForbidden    = errors.New("the token does not have permission")

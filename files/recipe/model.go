@@ -13,7 +13,7 @@ type Size struct {
 	Reason                                       string
 }
 
-// Sizes lists the models that the command can create, from small to large.
+// Sizes lists the models with random weights that a run can start with, from small to large.
 var Sizes = []Size{
 	{"small", 256, 688, 3, 8, 32, "2.3 M parameters, as in configs/quickstart: two CPU cores train 4,150 tokens/s with it"},
 	{"medium", 512, 1376, 7, 8, 64, "20.6 M parameters, as in proof/bench/peers/20m: two CPU cores train 1,270 tokens/s with it"},

@@ -23,22 +23,23 @@ type method struct {
 	reason     string
 }
 
-// methods lists the methods for members that know each other, from fast to slow links. All values are
-// for three members with the small model and 614 k tokens. Bytes are 458 B for each token with 80
-// coefficients, and 214 B with 128 and three times as many steps: 0.104 and 0.146 B for each weight.
+// methods lists the methods for members that know each other, from fast to slow links. The losses are of
+// three members with the small model (docs/local-steps.md, "When"). A result has 458 B for each token with
+// 80 coefficients, and 214 B with 128 coefficients and triple the steps. This is 0.104 B and 0.146 B for
+// each weight (perWeight).
 var methods = []method{
 	{
 		atLeast: 100, firstSteps: 4, steps: 4, topK: 80, lag: 1, perWeight: 0.104,
-		reason: "4 local steps per round: held-out loss 2.134 after 614 k tokens; 12 steps end at 2.291",
+		reason: "4 local steps per round: loss 2.052 after 612 k tokens, with 461 B per token (measured)",
 	}, {
-		atLeast: 20, firstSteps: 4, steps: 12, topK: 80, lag: 1, perWeight: 0.104,
-		reason: "4 local steps per round at first, later 12: loss 2.23 after 206 s at 20 Mbit/s (computed from measured rounds)",
+		atLeast: 20, firstSteps: 4, steps: 12, topK: 128, lag: 1, perWeight: 0.146,
+		reason: "4 local steps per round at first, later 12: loss 2.126 after 621 k tokens, with 310 B per token (measured)",
 	}, {
-		atLeast: 5, firstSteps: 12, steps: 12, topK: 80, lag: 2, perWeight: 0.104,
-		reason: "12 local steps per round, exchanged during the next round: at 5 Mbit/s, loss 2.80 after 75 s instead of 133 s (computed from measured rounds)",
+		atLeast: 5, firstSteps: 12, steps: 12, topK: 128, lag: 2, perWeight: 0.146,
+		reason: "12 local steps per round, exchanged during the next round: loss 2.322 after 611 k tokens, with 219 B per token (measured)",
 	}, {
 		firstSteps: 24, steps: 24, topK: 160, lag: 2, perWeight: 0.17,
-		reason: "24 local steps per round, because each exchange takes long: loss 2.42 after 614 k tokens with 125 B per token",
+		reason: "24 local steps per round, because an exchange takes a long time: loss 2.42 after 614 k tokens with 125 B per token",
 	},
 }
 
@@ -55,7 +56,7 @@ var audited = method{
 const (
 	auditors    = 4
 	openMembers = 8
-	mostMinimum = 16 // clients that begin an open run, at most; 16 tolerate five dishonest members
+	mostMinimum = 16 // maximum number of clients that begin an open run; 16 tolerate five dishonest members
 )
 
 // Shares of a run's rounds and tokens.
@@ -67,8 +68,8 @@ const (
 
 // Seconds for the parts of a run.
 const (
-	latency     = 0.5  // waits of a round without the bytes: 0.09 s on loopback, 0.57 s with a round trip of 100 ms (proof/bench/peers)
-	leastLimit  = 30.0 // all configurations in configs/ that were measured have at least 30 s
+	latency     = 0.5  // waits of a round, except for the transfer of results: 0.09 s on loopback, 0.57 s with a round trip of 100 ms (proof/bench/peers)
+	leastLimit  = 30.0 // all measured configurations in configs/ have at least 30 s
 	leastEpoch  = 120.0
 	leastWarmup = 60.0
 	leastRounds = 20
@@ -104,7 +105,7 @@ func newPlan(r Request) (plan, error) {
 	if least := r.LeastTokens(); r.Tokens < least {
 		return p, fmt.Errorf("%w: %d tokens, but one round of %d members trains %d", ErrText, r.Tokens, p.members, least)
 	}
-	p.result = p.perWeight * float64(p.topK) / float64(p.method.topK) * float64(r.Parameters)
+	p.result = p.perWeight * float64(r.Parameters)
 	p.setRounds()
 	p.setTimes()
 	return p, nil
@@ -119,14 +120,15 @@ func begin(r Request) plan {
 		p.initial = min(max(openMembers, p.members*2/3), mostMinimum)
 		p.percent = (100*auditors + p.initial - 1) / p.initial
 		p.trainers = p.members - p.members*p.percent/100
-		p.topK = (p.topK*100 + 99 - p.percent) / (100 - p.percent)
+		p.topK = (audited.topK*100 + 99 - p.percent) / (100 - p.percent)
+		p.perWeight *= float64(p.topK) / float64(audited.topK)
 	} else {
 		p.method = methods[slices.IndexFunc(methods, func(m method) bool { return r.Link >= m.atLeast || r.Friends == 0 })]
 	}
 	return p
 }
 
-// batch returns the number of sequences in a round in which each trainer makes some steps. A local step
+// batch returns the number of sequences in a round if each trainer makes this number of steps. A local step
 // has one sequence: with larger steps, the small model learned less from the same text. A step of
 // DisTrO has four sequences, as docs/server.md recommends.
 func (p plan) batch(steps int) int {
@@ -187,5 +189,4 @@ func (p *plan) setTimes() {
 	}
 }
 
-// share returns a share of the rounds.
 func (p plan) share(of float64) int { return int(math.Round(of * float64(p.rounds))) }

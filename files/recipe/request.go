@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -42,17 +43,19 @@ const (
 	maxLink    = 1e6
 )
 
-// ErrRequest means that a request cannot be a run. ErrText means that the text is too short.
+// ErrRequest means that no run can meet the request. ErrText means that the text is too short.
 var (
 	ErrRequest = errors.New("no such run is possible")
 	ErrText    = errors.New("too little text")
 )
 
-// Check checks the part of the request that needs no measurements.
+// Check checks the request, except Facts.
 func (r Request) Check() error {
 	switch {
 	case r.Name == "" || len(r.Name) > coordinator.MaxRunIDLength || strings.ContainsFunc(r.Name, unicode.IsControl):
 		return fmt.Errorf("%w: the name %q has %d bytes, want 1 to %d without control characters", ErrRequest, r.Name, len(r.Name), coordinator.MaxRunIDLength)
+	case !utf8.ValidString(r.Name):
+		return fmt.Errorf("%w: the name %q is not UTF-8", ErrRequest, r.Name)
 	case r.Friends < 0 || r.Friends > MaxFriends:
 		return fmt.Errorf("%w: %d friends, want 0 to %d", ErrRequest, r.Friends, MaxFriends)
 	case !(r.Hours > 0) || r.Hours > maxHours:

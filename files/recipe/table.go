@@ -13,14 +13,14 @@ type Choice struct {
 	Key     string
 	Value   any // string, bool, int, float64 or []float64
 	Reason  string
-	Shown   bool // interesting enough to be printed
+	Shown   bool // psyche host prints it
 }
 
 // learningRate is the base learning rate of each kind of run.
 //
-// From random weights, 1e-3 was measured with local AdamW: it ends at 2.671, 1.5e-3 at 2.700 (307 k
-// tokens). 4e-3 is the rate of DisTrO in configs/cheats. The rate for a trained
-// model is not measured here: it is a tenth of the rate from random weights.
+// From random weights, local AdamW with 1e-3 ends at a loss of 2.671, and with 1.5e-3 at 2.700 (307 k
+// tokens). 4e-3 is the rate of DisTrO in configs/cheats. We did not measure the rate for a trained model: it
+// is a tenth of the rate for random weights.
 func (p plan) learningRate() (rate float64, reason string) {
 	rate, reason = 1e-3, "with 2e-3 or 1.5e-3, the loss is higher (2.700 instead of 2.671 after 307 k tokens)"
 	if p.distro {
@@ -55,28 +55,44 @@ func (p plan) rules() []Choice {
 	return []Choice{
 		{section, "init_min_clients", p.initial, begin, true},
 		{section, "min_clients", minimum, "An epoch ends early with fewer members.", false},
-		{section, "waiting_for_members_extra_time", 1, "Seconds, as in all of configs/.", false},
+		{section, "waiting_for_members_extra_time", 1, "Seconds, as in all files in configs/.", false},
 		{section, "warmup_time", p.warmup, fmt.Sprintf("Seconds for loading the model: three times its transfer over %v, at least %.0f.", p.Link, leastWarmup), false},
 		{section, "epoch_time", p.epoch, "seconds until new members can join and the model is saved", true},
 		{section, "commit_every_rounds", max(1, int(p.epoch/4/p.each)), "About four intermediate checkpoints in an epoch.", false},
 		{section, "max_round_train_time", p.limit, "Seconds: three times what one machine needs alone for a whole round.", false},
-		{section, "round_witness_time", 1, "Seconds, as in all of configs/, also over slow links.", false},
-		{section, "cooldown_time", 30, "Seconds, as in all of configs/.", false},
+		{section, "round_witness_time", 1, "Seconds, as in all files in configs/, also over slow links.", false},
+		{section, "cooldown_time", 30, "Seconds, as in all files in configs/.", false},
 		{section, "witness_nodes", 0, "All members are witnesses, so a few cannot decide which results count.", false},
 		{section, "verification_percent", p.percent, p.auditReason(), p.Open},
 		{section, "probation_steps", probation, "Rounds until results of a new member count. Friends need no probation.", false},
 		{section, "global_batch_size_start", p.batch(p.firstSteps), "Sequences of a round over all members, at first.", false},
-		{section, "global_batch_size_end", p.batch(p.steps), fmt.Sprintf("sequences of a round: %d members train %d tokens", p.trainers, p.batch(p.steps)*p.seqLen), true},
+		{section, "global_batch_size_end", p.batch(p.steps), p.batchReason(), true},
 		{section, "global_batch_size_warmup_tokens", p.growing(), "Tokens until the batch has its final size.", false},
-		{section, "total_steps", p.rounds, fmt.Sprintf("rounds of about %s in %s, if all machines are as fast as this one", seconds(p.each), hours(p.Hours)), true},
+		{section, "total_steps", p.rounds, p.roundsReason(), true},
 	}
+}
+
+func (p plan) batchReason() string {
+	train := fmt.Sprintf("%d members train", p.trainers)
+	if p.trainers == 1 {
+		train = "one member trains"
+	}
+	return fmt.Sprintf("sequences of a round: %s %d tokens", train, p.batch(p.steps)*p.seqLen)
+}
+
+func (p plan) roundsReason() string {
+	duration := "in " + hours(p.Hours)
+	if p.rounds == leastRounds {
+		duration = "as the least number"
+	}
+	return fmt.Sprintf("rounds of about %s %s, if all machines are as fast as this one", seconds(p.each), duration)
 }
 
 func (p plan) auditReason() string {
 	if !p.Open {
 		return "No audits: the members know each other."
 	}
-	return fmt.Sprintf("audits: of %d members, %d check the results of the others in each round", p.initial, p.initial*p.percent/100)
+	return fmt.Sprintf("audits: of %d members, %d check other members' results in each round", p.initial, p.initial*p.percent/100)
 }
 
 // growing returns the number of tokens in which the batch grows.
@@ -92,9 +108,9 @@ func (p plan) model() []Choice {
 	const section = "model.LLM"
 	choices := []Choice{
 		{section, "architecture", "HfAuto", "The architecture in the config.json of the model.", false},
-		{section, "data_type", "Pretraining", "The data are token files.", false},
+		{section, "data_type", "Pretraining", "The data is in token files.", false},
 		{section, "max_seq_len", p.seqLen, "Tokens of a sequence, as in all measurements of this table.", false},
-		{section, "cold_start_warmup_steps", 0, "No second warm-up, as in all of configs/.", false},
+		{section, "cold_start_warmup_steps", 0, "No second warm-up, as in all files in configs/.", false},
 		{"[model.LLM.data_locations]", "Server", p.address(p.Host), "The data server of the host, as other machines reach it.", false},
 	}
 	if p.Host != Loopback {
@@ -136,7 +152,7 @@ func (p plan) schedule() []Choice {
 		{section, "warmup_steps", warmup, "A tenth of the rounds.", false},
 		{section, "warmup_init_lr", 0.0, "The rate of the first round.", false},
 		{section, "stable_steps", stable, "Until 70 % of the rounds: the loss is 3.1 % lower than with a cosine.", false},
-		{section, "cosine_decay_steps", 0, "The rate falls linearly only.", false},
+		{section, "cosine_decay_steps", 0, "The rate falls only linearly.", false},
 		{section, "cosine_decay_final_lr", rate, "The rate at which the linear decay begins.", false},
 		{section, "linear_decay_steps", p.rounds - warmup - stable, "The rest of the rounds.", false},
 		{section, "linear_decay_final_lr", rate / 20, "A twentieth of base_lr.", false},
@@ -151,7 +167,7 @@ func (p plan) distroKeys() []Choice {
 		{section, "compression_decay", 0.9, "As in configs/cheats.", false},
 		{section, "compression_topk", p.topK, p.reason, true},
 		{section, "compression_chunk", 64, "As in configs/cheats.", false},
-		{section, "quantize_1bit", true, "Only signs are sent.", false},
+		{section, "quantize_1bit", true, "Members send only signs.", false},
 	}
 }
 
@@ -160,15 +176,15 @@ func (p plan) localKeys() []Choice {
 	const section = "model.LLM.optimizer.LocalSteps"
 	return []Choice{
 		{section, "inner_steps", p.steps, p.reason, true},
-		{section, "inner_optimizer", "adamw", "With steps of one sequence, Muon has no lead, and takes more time on CPUs.", false},
+		{section, "inner_optimizer", "adamw", "With steps of one sequence, Muon has no advantage, and takes more time on CPUs.", false},
 		{section, "betas", []float64{0.9, 0.99}, "As in all measurements of this table.", false},
 		{section, "weight_decay", 0.1, "As in all measurements of this table.", false},
 		{section, "clip_grad_norm", 1.0, "As in all measurements of this table.", false},
 		{section, "outer_lr", 1.0, "As in all measurements of this table.", false},
-		{section, "compression_topk", p.topK, fmt.Sprintf("coefficients of each chunk: a result takes %s; few coefficients cost 4 %% of the loss", bytes(p.result)), true},
+		{section, "compression_topk", p.topK, fmt.Sprintf("coefficients of each chunk: a result takes %s; with few coefficients, the loss is 4 %% higher", bytes(p.result)), true},
 		{section, "compression_chunk", 32, "As in all measurements of this table.", false},
 		{section, "value_bits", 2, "As in all measurements of this table.", false},
-		{section, "error_decay", 1.0, "Unsent progress is kept: without it, the loss is 1.6 % higher.", false},
+		{section, "error_decay", 1.0, "Members keep their unsent progress: without it, the loss is 1.6 % higher.", false},
 		{section, "apply_lag", p.lag, "With 2, members exchange results while they train the next round.", false},
 	}
 }

@@ -164,7 +164,7 @@ func TestRestartContinuesTheRun(t *testing.T) {
 }
 
 // TestStartAfterATornTail cuts the journal inside its last record. It checks that the server starts
-// with exactly the earlier records. TestTornTailIsCutAtEveryByte of the journal cuts at every byte.
+// with exactly the earlier records. TestTornTailIsCutAtEveryByte in package journal cuts at every byte.
 func TestStartAfterATornTail(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
@@ -342,8 +342,7 @@ func TestEventsAndLogs(t *testing.T) {
 	}
 }
 
-// TestFullRun plays two epochs with 24 clients that have fake trainers. `make load` plays runs with
-// 256 clients.
+// TestFullRun runs two epochs with 24 clients that have fake trainers. `make load` runs 256 clients.
 func TestFullRun(t *testing.T) {
 	const clients, steps = 24, uint32(10)
 	began := time.Now()

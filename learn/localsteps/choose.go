@@ -41,14 +41,14 @@ func (c *chooser) quantize(coefficients, sent codec.TensorResult, chunk, at, cou
 	}
 }
 
-// level returns the level that is nearest to a size, up to the largest; 0: the size is nearer to
-// zero. Half a unit is rounded up.
+// level returns the level that is nearest to a size, but no more than the largest level. 0 means that the
+// size is nearer to zero than to the first level. Half a unit is rounded up.
 func (c *chooser) level(size, unit float64) float64 {
 	return min(math.Floor(size/unit+0.5), c.levels)
 }
 
-// unit returns the unit with the smallest sum of squared errors for the values, the largest of equal
-// ones. It leaves the sizes of the values in c.sizes.
+// unit returns the unit with the smallest sum of squared errors for the values, or the largest such unit.
+// It stores the sizes of the values in c.sizes.
 func (c *chooser) unit(values []float32) uint8 {
 	c.sizes = c.sizes[:0]
 	largest := 0.0

@@ -21,7 +21,7 @@ const unitsPerOctave = 4
 // code halves it: 1.75, 1.5, 1.25, 1, 0.875 … 2⁻³¹.
 func unitOf(code uint8) float64 { return units[code] }
 
-// units has the size of each unit, because the search for a unit reads thousands of sizes for a chunk.
+// units is the table of unit sizes: the search for a chunk's unit reads thousands of sizes.
 var units = func() (sizes [math.MaxUint8 + 1]float64) {
 	for code := range sizes {
 		sizes[code] = math.Ldexp(float64(7-code%unitsPerOctave)/unitsPerOctave, -(code / unitsPerOctave))

@@ -80,8 +80,8 @@ func Fits(kind string, bytes, available uint64) error {
 // ErrTooLarge means that something does not fit into the memory.
 var ErrTooLarge = errors.New("too large for this machine")
 
-// Refusal returns an error if this machine has less than a member certainly needs. The method shortages
-// estimates larger needs, and these lead to warnings only. has.Disk includes the size of older
+// Refusal returns an error if this machine has less than a member certainly needs. Warn uses a larger
+// estimate, and only logs what is short. has.Disk includes the size of older
 // checkpoints in the folder.
 func (n Needs) Refusal(has Machine, dir string) error {
 	if has.Device > 0 {

@@ -88,7 +88,7 @@ type Node struct {
 	services map[string]any
 }
 
-// life ends a node.
+// life ends a node and its services.
 type life struct {
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc

@@ -32,15 +32,15 @@ type intermediates struct {
 // taking is an intermediate checkpoint that is being taken.
 type taking struct {
 	step  uint32
-	limit time.Duration // for lending
+	limit time.Duration // maximum time for lending
 	lent  *keep.Lent    // nil: the model is copied
 	copy  checkpoint.Snapshot
 	took  time.Duration
 	err   error
 }
 
-// begin begins to take the model after a step. If the model is lent, begin starts the task that
-// writes it and afterwards hashes the file.
+// begin starts to take the model after a step. If the trainer lends the model, begin also starts the task
+// that writes the model and then hashes the file.
 func (c *intermediates) begin(s *coordinator.State, trainer env.Trainer, step uint32) *taking {
 	_, lends := trainer.(env.Lender)
 	t := &taking{step: step, limit: models.LendTime(s)}
@@ -68,7 +68,7 @@ func (c *intermediates) begin(s *coordinator.State, trainer env.Trainer, step ui
 
 // written is the result of hashing or writing an intermediate checkpoint.
 type written struct {
-	digest [32]byte         // unless a copy is written
+	digest [32]byte         // zero if an existing copy was written
 	facts  checkpoint.Facts // of a lent model
 	took   time.Duration
 	old    error // of removing old intermediate checkpoints

@@ -56,7 +56,7 @@ func (g *goroutines) Run(task func() (proceed func())) {
 	})
 }
 
-// computes is the time that tasks without writes have to end after an interrupt.
+// computes is the time limit for tasks that write nothing to end after an interrupt.
 const computes = 300 * time.Millisecond
 
 // waitResult is the result of waiting for all tasks.

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/node/core"
 )
 
-// leave begins to leave.
+// leave starts the graceful leave. After limit, no new work starts.
 func (n *Node) leave(limit time.Duration) {
 	n.seat.leaving.Begin(n.tasks.Now(), limit)
 	n.models.copies.Leaving = true
@@ -77,7 +77,8 @@ func (n *Node) leftRound() bool {
 	return false
 }
 
-// leftCooldown reports the epoch's model and, if there is a folder, writes it to the disk.
+// leftCooldown makes the client report the epoch's model and, if there is a folder, write it to the disk. It
+// returns true when nothing is left to do.
 func (n *Node) leftCooldown() bool {
 	s, copies, m := n.run.state, &n.models.copies, n.models.Held
 	me, ok := s.Member(n.run.myself())

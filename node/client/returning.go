@@ -70,8 +70,8 @@ func (r *rejoin) possible(v *view, has bool) bool {
 	return v.isMember() || s.MayReturn(v.myself())
 }
 
-// mayTakeSeat reports whether a client can take its seat back. follows reports whether it has a replica
-// of the epoch, whose rounds are not over.
+// mayTakeSeat reports whether a client can take its seat back. follows reports whether it has a replica of
+// an epoch with further rounds.
 func (r *rejoin) mayTakeSeat(v *view, follows bool) bool {
 	return follows && !v.isMember() && v.state.MayReturn(v.myself()) && !r.tooMany(v.term())
 }
@@ -120,7 +120,7 @@ func (r *rejoin) knows() bool { return r.hash != [32]byte{} }
 // its tallies suffice.
 func (r *rejoin) asksForHash() bool { return !r.knows() && r.failed == 0 }
 
-// obtained handles the result of an attempt to get the intermediate checkpoint being tried.
+// obtained handles the result of an attempt to get the epoch's intermediate checkpoint.
 func (r *rejoin) obtained(m *modelsync.Model, copies *intermediates, err error, cancelled bool) {
 	switch {
 	case cancelled:
@@ -134,8 +134,8 @@ func (r *rejoin) obtained(m *modelsync.Model, copies *intermediates, err error, 
 	}
 }
 
-// came updates the progress after a replay up to a step, while the round of step running runs. lost
-// means that the trainer's weights cannot be used any more.
+// came updates the progress after a replay up to the step until. running is the step of the current round.
+// lost means that the trainer's weights cannot be used any more.
 func (r *rejoin) came(now time.Time, running, until uint32, got modelsync.Replayed, err error) (lost bool) {
 	if err == nil {
 		r.step, r.hash, r.before = until, got.Hash, got.Before

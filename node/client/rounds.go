@@ -161,7 +161,7 @@ func (rs *roundState) begin(r *replica, lag uint32, report *reporter) {
 }
 
 // hasWitnessed reports whether a client sent its proof of a round. answered reports whether this process
-// sent a proof that the state may not show yet. There is no proof of a round that the client does not know.
+// sent a proof that the state may not show yet. The result is false for a nil (unknown) round.
 func (rs *roundState) hasWitnessed(id coordinator.ClientID, answered bool) bool {
 	if rs == nil {
 		return false
@@ -220,7 +220,7 @@ type roundStates struct {
 	earlyBytes int                    // bytes of the results in early
 }
 
-// follows reports whether this client has a replica of an epoch whose rounds are not over.
+// follows reports whether this client has a replica of an epoch with further rounds.
 func (states *roundStates) follows() bool { return states.replica != nil && !states.replica.closing }
 
 // Round returns the tally of a round, and the commitment of this client's result once it is announced.

@@ -105,11 +105,11 @@ func repeated(entries []entry) string {
 	return ""
 }
 
-// process is one life of the observed client.
+// process is one process of the observed client.
 type process struct {
 	member
 	log  *chronicle
-	dead atomic.Bool   // it was killed: nothing of it is listed any more
+	dead atomic.Bool   // it was killed: its remaining work is not listed
 	step atomic.Uint32 // newest step that it has seen
 	seen event.State   // newest state that it has seen; of the loop
 }
@@ -156,9 +156,9 @@ func (p *process) see(e event.Event) {
 	case event.WitnessSent:
 		p.note(byLoop, "the host has its proof of step %d: %d of %d results", b.Step, b.Held, b.Batches)
 	case event.Applied:
-		own := "without its own"
+		own := "excluding its own"
 		if b.OwnCounted {
-			own = "with its own"
+			own = "including its own"
 		}
 		p.note(byLoop, "the model includes step %d: %d results, %s", b.Step, b.Counted, own)
 	case event.Desynchronised:
@@ -184,7 +184,7 @@ func placeIn(s event.State) string {
 // link is a connection to the host that survives a restart of the host. It implements env.Backend.
 type link struct {
 	process *process      // nil: its actions are not listed
-	way     time.Duration // of an action to the host
+	way     time.Duration // delay of an action on its way to the host
 	updates chan backend.Update
 
 	mu    sync.Mutex
@@ -248,7 +248,7 @@ func (l *link) Submit(ctx context.Context, a coordinator.Action) error {
 		return backend.ErrDisconnected
 	}
 	err := c.Submit(ctx, a)
-	time.Sleep(time.Millisecond) // the answer comes after the state, or the client could see them in any order
+	time.Sleep(time.Millisecond) // the answer comes after the state; without this pause, their order would be random
 	var code coordinator.Code
 	if errors.As(err, &code) && p != nil {
 		p.note(started, "the host refuses %s: %v", describe(a), code)

@@ -49,7 +49,7 @@ import (
 //	slow N|me by=TIME makes later trainings take longer
 //	break N|me       makes the trainings of a peer fail, or damages the client's weights
 //	repair N|me      ends that
-//	host stops|starts                   the same run continues
+//	host stops|starts                   the host stops, or continues the run
 //	host pauses|resumes|withdraws       the run, or the client's seat
 //	state            prints the state of the run
 //
@@ -156,7 +156,7 @@ func (s *script) do(c *command) {
 		s.changeHost(c)
 	case "state":
 	default:
-		c.TestData.Fatalf(c.T, "unknown command")
+		c.Fatalf(c.T, "unknown command")
 	}
 }
 
@@ -305,7 +305,7 @@ func (s *script) until(c *command) {
 			return
 		}
 	}
-	c.TestData.Fatalf(c.T, "not in time; the run is\n%s\n%s", s.state(), s.log.take())
+	c.Fatalf(c.T, "not in time; the run is\n%s\n%s", s.state(), s.log.take())
 }
 
 // kill ends clients without a message to the others.
@@ -326,7 +326,6 @@ func (s *script) kill(c *command) {
 	}
 }
 
-// end ends all clients.
 func (s *script) end() {
 	if s.me != nil {
 		s.me.dead.Store(true)
@@ -415,7 +414,7 @@ func (s *script) changeHost(c *command) {
 			c.check(m.backend.Announce(c.Context(), m.net.Addrs()))
 		}
 	default:
-		c.TestData.Fatalf(c.T, "unknown command for a host: %s", what)
+		c.Fatalf(c.T, "unknown command for a host: %s", what)
 	}
 }
 
@@ -473,7 +472,7 @@ func (c *command) word(name string) bool {
 func (c *command) first() string {
 	c.Helper()
 	if len(c.CmdArgs) == 0 {
-		c.TestData.Fatalf(c.T, "an argument is missing")
+		c.Fatalf(c.T, "an argument is missing")
 	}
 	return c.CmdArgs[0].Key
 }
@@ -535,6 +534,6 @@ func (c *command) id(key string) (none identity.ID) {
 func (c *command) check(err error) {
 	c.Helper()
 	if err != nil {
-		c.TestData.Fatalf(c.T, "%v", err)
+		c.Fatalf(c.T, "%v", err)
 	}
 }

@@ -28,7 +28,7 @@ func (l *Leave) Begun() bool { return !l.until.IsZero() }
 // Late reports whether the time limit is over, so that no new work starts.
 func (l *Leave) Late(now time.Time) bool { return !now.Before(l.until) }
 
-// Hurry ends the time limit.
+// Hurry makes the time limit end now.
 func (l *Leave) Hurry(now time.Time) { l.until = now }
 
 // AwaitsOutcome reports whether the member still waits for the outcome of a round that it has

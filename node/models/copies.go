@@ -42,8 +42,8 @@ func (c *Copies) Finished() bool { return !c.hashing && c.write == nil }
 
 // Due reports whether to copy the model after a step. The first copy is due commit_every_rounds
 // rounds after the last agreed one, or after the start of the epoch. While no model has enough
-// reports, the distance to the next copy doubles each time. Members that hash slowly, or see the
-// run later, thus come to report the same models. A client that reaches a step whose model the
+// reports, the distance to the next copy doubles each time. Therefore members that hash slowly, or see the
+// run later, eventually report the same models. A client that reaches a step whose model the
 // other members have already agreed on also copies that model, because they may have left when the
 // model is needed.
 func (c *Copies) Due(s *coordinator.State, step uint32) bool {

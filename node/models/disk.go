@@ -61,7 +61,7 @@ type disk struct {
 	next  time.Time     // earliest time of the next attempt after a failure
 }
 
-// Write is the writing of a copy to the disk.
+// Write is one write of a copy to the disk.
 type Write struct {
 	Copy
 	Kept          // folders that stay; the write first removes the others
@@ -83,7 +83,7 @@ func (k *Kept) Keeps(now time.Time, step uint32) bool {
 	return k.steps[step] || step >= k.from && step < k.until || !now.Before(k.all)
 }
 
-// Hangs reports whether the disk does not finish an abandoned write.
+// Hangs reports whether an abandoned write has not finished.
 func (d *disk) Hangs() bool { return len(d.hung) > 0 }
 
 // Unwritten returns the steps of the models that are being written.

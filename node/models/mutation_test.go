@@ -66,14 +66,14 @@ func (m keepsLent) Written(now time.Time, w *Write, err error, wanted bool) {
 func (m removesInUse) Next(now time.Time, s *coordinator.State) *Write {
 	w := m.Copies.Next(now, s)
 	if w != nil {
-		w.Kept.steps = nil
+		w.steps = nil
 	}
 	return w
 }
 func (m removesLate) Hashed(now time.Time, h *Hash, ok bool) *Write {
 	w := m.Copies.Hashed(now, h, ok)
 	if w != nil {
-		w.Kept.all = now.Add(24 * time.Hour)
+		w.all = now.Add(24 * time.Hour)
 	}
 	return w
 }
@@ -114,8 +114,8 @@ var (
 	errBusy     = errors.New("a copy is due while the previous one is hashed")
 )
 
-// TestMutations checks that random histories of a client's copies break no rule, and that they find
-// each mutation of the rules.
+// TestMutations checks that random histories of a client's copies break no rule, and that they detect each
+// mutation of the code.
 func TestMutations(t *testing.T) {
 	for _, m := range []struct {
 		name string
@@ -166,7 +166,7 @@ type history struct {
 	state   coordinator.State
 	disk    map[uint32]bool // steps with a folder
 	hash    *Hash
-	stale   bool // the hash is
+	stale   bool // hash belongs to a copy that is not wanted any more
 	writes  []*write
 	removes []*Kept // not yet executed
 	tasks   core.ID
@@ -225,7 +225,6 @@ func (h *history) remove(k *Kept) error {
 // Trim drops.
 func (h *history) needs(p Copy) bool { return p.Step >= h.state.Epoch.Commit.Step }
 
-// end ends a write.
 func (h *history) end(i int) error {
 	w := h.writes[i]
 	h.writes = slices.Delete(h.writes, i, i+1)

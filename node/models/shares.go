@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// maxShared is the maximum number of intermediate checkpoints that are shared at the same time: the
-// newest, and an older one that a member is still fetching.
+// maxShared is the maximum number of intermediate checkpoints that are shared at the same time. With two, a
+// member can finish fetching an older checkpoint while the newest is shared.
 const maxShared = 2
 
 // Shares contains the intermediate checkpoints that a client serves to members that return to the
@@ -30,7 +30,7 @@ type share struct {
 	until  time.Time
 }
 
-// Share is the reading of an intermediate checkpoint in order to share it.
+// Share is an intermediate checkpoint that is read in order to share it.
 type Share struct {
 	coordinator.Recorded
 	epoch uint32 // first step

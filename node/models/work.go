@@ -16,7 +16,7 @@ const (
 	lentTime = 10 * time.Second
 )
 
-// Hash is the hashing of a copy.
+// Hash is a copy that is being hashed.
 type Hash struct {
 	Copy        // the caller sets Digest and Facts
 	Urgent bool // no training is running, and other members wait
@@ -88,7 +88,7 @@ func (c *Copies) put(now time.Time, s *coordinator.State, p Copy, first bool) *W
 	return c.write
 }
 
-// LendTime returns the time for which the trainer lends its model at most.
+// LendTime returns the maximum time for which the trainer lends its model.
 func LendTime(s *coordinator.State) time.Duration {
 	return min(time.Duration(s.Config.MaxRoundTrainTime)*time.Millisecond/lentPart, lentTime)
 }

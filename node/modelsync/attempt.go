@@ -69,7 +69,7 @@ type Attempt struct {
 	results    [][32]byte    // blobs that were fetched to catch up
 }
 
-// source gets the model in one way. If it fails, more reports whether to ask the next source.
+// source gets the model from one place. If it fails, more reports whether to try the next source.
 type source func(ctx context.Context) (s checkpoint.Snapshot, more bool, err error)
 
 // Run gets the model and loads it into the trainer of the request. If the request has none, Run

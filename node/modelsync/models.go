@@ -187,7 +187,7 @@ func (m *Models) Begin(w Request) *Attempt {
 	return a
 }
 
-// rotated returns locations or members in rotation: each turn starts with the next one. Therefore a
+// rotated returns locations or members in rotation: each turn starts with the next item. Therefore a
 // location that is too slow uses up at most one Warmup.
 func rotated[T any](all []T, turn int) []T {
 	if len(all) == 0 {

@@ -7,11 +7,11 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Outlook reports whether a run can be joined.
+// Outlook is the result of checking whether a run can be joined.
 type Outlook struct {
 	Prospect
 	Reason   string // reason why it is not open
-	Met      bool   // its host showed its state: the link is right
+	Met      bool   // the host sent the run's state, so the link is correct
 	Progress Progress
 }
 

@@ -53,7 +53,7 @@ type Run struct {
 	aside     string    // reason why it is not tried any more; empty: it is tried
 	over      bool      // aside is set because the run is over
 	final     bool      // aside is permanent
-	met       bool      // it was reached: the link is right
+	met       bool      // its host was reached, so the link is correct
 	said      string    // last message logged about it
 	progress  Progress  // when it was last open
 }
@@ -280,7 +280,7 @@ func (w *watch) look(ctx context.Context) (other *Run, reason string) {
 	return nil, ""
 }
 
-// others reports whether the machine has another run, now or later.
+// others reports whether a run other than r remains to be tried, now or later.
 func (s *Supervisor) others(r *Run) bool {
 	for _, other := range s.Runs {
 		if other != r && other.aside == "" {

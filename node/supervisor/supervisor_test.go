@@ -31,7 +31,7 @@ const (
 	interrupted = signals.Interrupted
 )
 
-// served is a supervisor of the runs a, b and so on. A test plays its clients and hosts.
+// served is a supervisor of the runs a, b and so on. The test controls its clients and hosts.
 type served struct {
 	Supervisor
 	access    sync.Mutex // to seen, which timers of the test change
@@ -107,7 +107,7 @@ func (s *served) startClient(name string) *Client {
 }
 
 // TestBacksOff checks that a client that ends at once is restarted after increasing pauses, up
-// to a bound, and is restarted soon after it ran for long.
+// to a bound, and that a client that ran for a long time is restarted soon.
 func TestBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServed("a")
@@ -183,7 +183,7 @@ func TestTakesTheFirstOpen(t *testing.T) {
 	})
 }
 
-// TestHopeless checks that runs in which no restart helps are put aside and reported at the
+// TestHopeless checks that serve excludes runs in which a restart does not help, and reports them at the
 // end.
 func TestHopeless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -109,7 +109,7 @@ type Kept struct {
 // Known reports whether it is known which results count, held or not.
 func (o Outcome) Known() bool { return !o.open && !o.Unsure }
 
-// holds reports whether witnesses hold a result, applied or not.
+// holds reports whether a quorum of witnesses attests a result, counted or not.
 func (o Outcome) holds(c Commitment) bool {
 	return slices.ContainsFunc(o.Counted, func(counted Counted) bool { return counted.Commitment == c }) ||
 		slices.ContainsFunc(o.Kept, func(kept Kept) bool { return kept.Candidate.Commitment == c })

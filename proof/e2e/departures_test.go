@@ -86,7 +86,7 @@ var departures = []departure{
 	{"three of four stand still for eight seconds", departureCommits, false, 4, func(d *departing) {
 		d.clients[0].waitPhase("RoundTrain", 8)
 		d.signal(syscall.SIGSTOP, d.clients[1:]...)
-		time.Sleep(8 * time.Second) // of processes, which have the wall clock
+		time.Sleep(8 * time.Second) // for processes, which run on the wall clock
 		d.signal(syscall.SIGCONT, d.clients[1:]...)
 	}},
 	{"all four are killed in one moment", departureCommits, false, 4, func(d *departing) {

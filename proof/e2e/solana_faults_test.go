@@ -96,7 +96,7 @@ func TestSolanaFaults(t *testing.T) {
 	}
 	first.waitPhase("RoundTrain", 8)
 	c.faultAll(localnet.Faults{Dead: true})
-	time.Sleep(5 * time.Second) // of processes, which have the wall clock
+	time.Sleep(5 * time.Second) // for processes, which run on the wall clock
 	c.faultAll(localnet.Faults{Lost: 0.2})
 	finish(t, clients...)
 	archive := filepath.Join(n.dir, "run.archive")

@@ -93,9 +93,9 @@ func TestChurn(t *testing.T) {
 		t.Skip("-short: simulates many runs")
 	}
 	for name, test := range map[string]struct {
-		percent int // of the members, vanish in each epoch
+		percent int // percentage of the members that vanish in each epoch
 		atOnce  bool
-		most    float64 // share of the epochs without a checkpoint
+		most    float64 // maximum share of the epochs without a checkpoint
 	}{
 		"30 % one by one": {30, false, 0},
 		"50 % one by one": {50, false, 0},

@@ -104,7 +104,6 @@ func DecodeAction(b []byte) (coordinator.Action, error) {
 	return a, nil
 }
 
-// action decodes an action.
 func (c *coder) action() coordinator.Action {
 	var kind uint8
 	c.uint8(&kind, "kind of action")

@@ -12,9 +12,9 @@ import (
 
 var le = binary.LittleEndian
 
-// coder moves the fields of a message between variables and bytes, in either direction, so that one
-// description defines both. It reads from rest until the first error, after which fields stay
-// unchanged. Or it appends to bytes, and panics if a value exceeds its limit.
+// coder moves the fields of a message between variables and bytes, so that one function per message both
+// encodes and decodes it. To decode, it reads from rest until the first error; later fields stay unchanged. To
+// encode, it appends to bytes, and panics if a value exceeds its limit.
 type coder struct {
 	writes bool
 	bytes  []byte
@@ -115,7 +115,7 @@ func (c *coder) filter(v *bloom.Filter, field string) {
 	}
 }
 
-// limited panics if a value to write exceeds its limit, and fails if a value that was read does.
+// limited checks a value against its limit. It panics if the value is to be written, and fails if it was read.
 func (c *coder) limited(n, limit int, field string) {
 	if c.writes && n > limit {
 		panic(fmt.Sprintf("wire: %s has a length of %d, at most %d", field, n, limit))

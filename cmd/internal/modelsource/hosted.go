@@ -92,7 +92,6 @@ func (h *Hosted) fetch(ctx context.Context, dir string) error {
 	return err
 }
 
-// initial reads the model.
 func (h *Hosted) initial(ctx context.Context) (checkpoint.Snapshot, error) {
 	dir, err := h.Model(ctx)
 	if err != nil {

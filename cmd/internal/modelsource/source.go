@@ -22,7 +22,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Options are the locations of the user, and the permissions of the run and its members.
+// Options contain the user's locations, and the permissions for locations that the run or its members name.
 type Options struct {
 	RunID  string
 	Member identity.ID

@@ -147,7 +147,7 @@ func taken(r codec.TensorResult, chunk int) audit.Taken {
 	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
 }
 
-// setAttested rolls the newest result back if it is not held. It does nothing for a result that the
+// setAttested rolls the newest result back if no quorum attests it (held). It does nothing for a result that the
 // optimizer no longer keeps.
 func (o *Optimizer) setAttested(step uint32, held bool) error {
 	o.mu.Lock()
@@ -242,7 +242,7 @@ type Part struct {
 	Past      Past
 }
 
-// setAttested rolls the newest result back if it is not held.
+// SetAttested rolls the newest result back if no quorum attests it (held).
 func (p *Part) SetAttested(step uint32, held bool) error { return p.Optimizer.setAttested(step, held) }
 
 // Open opens chunks of the newest step's result.

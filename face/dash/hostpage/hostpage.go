@@ -25,8 +25,8 @@ type Page struct {
 	sizes  map[string]uint64             // number of parameters of a run's model, if the server offers it
 }
 
-// New returns the page of a server with journals in folder stateDir, or with none if it is empty. The page also shows reports
-// of members from the event logs that match patterns.
+// New returns the page of a server that keeps journals in stateDir; if stateDir is empty, it keeps none. The page also shows
+// reports of members from the event logs that match patterns.
 func New(ctx context.Context, stateDir string, patterns []string, logger *slog.Logger) (*Page, error) {
 	p := &Page{journals: stateDir != "", states: make(map[string]*coordinator.State), sizes: make(map[string]uint64)}
 	p.gatherer = gather.New(ctx, gather.Options{Keep: true, Events: patterns, Logger: logger})

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// TestSampleIsSpread checks that a sample starts with the first sequence and has equal distances,
-// to one sequence, also behind its last sequence.
+// TestSampleIsSpread checks that a sample starts with the first sequence of the data, and that its distances
+// are equal to within one sequence, including the distance from its last sequence to the end of the data.
 func TestSampleIsSpread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "heldout.ds")
 	write(t, path, count(0, 4*101+1)...)

@@ -51,8 +51,10 @@ const defaultSplit = "train"
 var (
 	errOutputExists = errors.New("the output folder already has data")
 	errNoText       = errors.New("no text found")
-	errUnfinished   = errors.New("the output folder has another unfinished run")
-	errBusy         = errors.New("another process is writing to the output folder")
+	// ErrOneText means that no text can be held out, because there is only one.
+	ErrOneText    = errors.New("a held-out fraction needs at least two texts")
+	errUnfinished = errors.New("the output folder has another unfinished run")
+	errBusy       = errors.New("another process is writing to the output folder")
 )
 
 // Options configures Run.

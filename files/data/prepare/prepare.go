@@ -236,7 +236,7 @@ func (r *run) manifest() (manifest.Manifest, error) {
 		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %s", errNoText, r.o.whyNothing(progress, r.met))
 	}
 	if progress.HeldOutTokens == 0 && (o.HeldOutFraction > 0 || len(o.HeldOut) > 0) {
-		return manifest.Manifest{}, fmt.Errorf("prepare data: %w for the held-out part: a held-out fraction needs at least two texts; name a held-out file instead", errNoText)
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w for the held-out part: %w; name a held-out file instead", errNoText, ErrOneText)
 	}
 	files, err := r.training.finish()
 	if err != nil {

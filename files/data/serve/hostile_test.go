@@ -219,7 +219,7 @@ func TestSlowLink(t *testing.T) {
 		if read += n; err != nil {
 			t.Fatalf("cut off after %d of %d bytes and %v: %v", read, want, time.Since(begun), err)
 		}
-		time.Sleep(time.Duration(n) * time.Second / (2 << 20)) // of the kernel's clock: reads 2 MiB per second
+		time.Sleep(time.Duration(n) * time.Second / (2 << 20)) // on the kernel's clock: reads 2 MiB per second
 	}
 }
 

@@ -1,6 +1,7 @@
 package chat
 
-// chosen implements the filters that select items when they are read. It returns the items for which a test holds, or does not hold.
+// chosen implements select, reject, selectattr and rejectattr. It returns an iterator over the items that pass a test, or
+// that fail it.
 func (r *renderer) chosen(name string, of any, g given) func() (any, bool) {
 	if !truth(of) { // jinja2 reads neither the items nor the arguments
 		return r.iterate(&list{})

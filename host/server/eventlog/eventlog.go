@@ -39,7 +39,7 @@ type Run struct {
 	names event.Names
 }
 
-// NewRun returns a writer of a run's states to a log.
+// NewRun returns a Run that writes to log.
 func NewRun(log *event.Log) *Run { return &Run{log: log} }
 
 // Open creates the folder, and opens the log of the main run, to fail early.

@@ -2,7 +2,7 @@ package publishedtest
 
 import "strings"
 
-// Arguments splits an example of a manual like a shell that knows only single quotes.
+// Arguments splits an example of a manual as a shell does. It supports only single quotes.
 func Arguments(example string) []string {
 	quoted := false
 	words := strings.FieldsFunc(example, func(r rune) bool {
