@@ -219,7 +219,7 @@ func TestSquatters(t *testing.T) {
 // TestRentThatCannotBe checks that an invalid rent that a node reports is not paid.
 func TestRentThatCannotBe(t *testing.T) {
 	c, endpoint, _ := open(t, 3)
-	endpoint.SetFaults(localnet.Faults{Lie: func(method string, result json.RawMessage) json.RawMessage {
+	endpoint.SetFaults(localnet.Faults{Falsify: func(method string, result json.RawMessage) json.RawMessage {
 		if method == "getMinimumBalanceForRentExemption" {
 			return json.RawMessage("900000000000")
 		}

@@ -90,7 +90,7 @@ func (e *Endpoint) call(q *request) response {
 	result, err := attempt(func() any { return method(e, p) })
 	if err == nil {
 		faults := e.faulty()
-		result = faults.lied(q.Method, result)
+		result = faults.falsified(q.Method, result)
 	}
 	return answer(q.ID, result, err)
 }

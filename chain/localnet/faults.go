@@ -16,9 +16,9 @@ type Faults struct {
 	Mute      bool          // confirms subscriptions but sends no notifications
 	Delay     time.Duration // before each answer
 
-	// Lie replaces the endpoint's results, including the results in notifications. Their methods
+	// Falsify replaces the endpoint's results, including the results in notifications. Their methods
 	// are named accountNotification and so on. The result is in its encoded form.
-	Lie func(method string, result json.RawMessage) json.RawMessage
+	Falsify func(method string, result json.RawMessage) json.RawMessage
 }
 
 // SetFaults replaces the faults of an endpoint.
@@ -54,14 +54,14 @@ func (e *Endpoint) loses(share float64) bool {
 	return share > 0 && e.random.Float64() < share
 }
 
-// lied returns a result after Lie.
-func (f *Faults) lied(method string, result any) any {
-	if f.Lie == nil {
+// falsified returns a result after Falsify.
+func (f *Faults) falsified(method string, result any) any {
+	if f.Falsify == nil {
 		return result
 	}
 	raw, err := json.Marshal(result)
 	if err != nil {
 		return result
 	}
-	return f.Lie(method, raw)
+	return f.Falsify(method, raw)
 }

@@ -247,7 +247,7 @@ func TestFaults(t *testing.T) {
 	if slot != 3 || now != 2 || n.endpoint.view(Processed).Account(public(keyOf("receiver"))) != nil || other.view(Processed).Account(public(keyOf("receiver"))) == nil {
 		t.Errorf("slots %d and %d of a node that lags", slot, now)
 	}
-	n.endpoint.SetFaults(Faults{Lie: func(method string, result json.RawMessage) json.RawMessage {
+	n.endpoint.SetFaults(Faults{Falsify: func(method string, result json.RawMessage) json.RawMessage {
 		if method == "getBalance" {
 			return json.RawMessage(`{"context":{"slot":9},"value":7}`)
 		}

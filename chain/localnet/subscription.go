@@ -63,7 +63,7 @@ func (e *Endpoint) publish() {
 			}
 			for _, result := range results {
 				if !faults.Mute {
-					s.send(notification{"2.0", sub.method, notificationResult{faults.lied(sub.method, result), id}})
+					s.send(notification{"2.0", sub.method, notificationResult{faults.falsified(sub.method, result), id}})
 				}
 			}
 		}

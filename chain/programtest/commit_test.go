@@ -33,10 +33,10 @@ func (c *crowd) report(step uint32, digest coordinator.ClientID, clients ...int)
 	}
 }
 
-// commitPoint has two intermediate checkpoints in an epoch whose last model is not reported. The run
-// continues from the second and forgets the first. A client that returned later does not hold the
-// second.
-func commitPoint(r *pair) error {
+// intermediateCheckpoints has two intermediate checkpoints in an epoch whose last model is not
+// reported. The run continues from the second and forgets the first. A client that returned later
+// does not hold the second.
+func intermediateCheckpoints(r *pair) error {
 	c := begun(r, 5, false)
 	for i := range 4 {
 		c.must(clientID(i), coordinator.Ready{Reveal: secret})
@@ -70,7 +70,7 @@ func commitPoint(r *pair) error {
 	}
 	for _, client := range s.Pending {
 		if client.HoldsModel != slices.Contains([]coordinator.ClientID{clientID(0), clientID(1), clientID(2)}, client.ID) || client.OptimizerSince != 0 {
-			c.fail("of the commit point: %s", s.String())
+			c.fail("of the intermediate checkpoint: %s", s.String())
 		}
 	}
 	return c.err
@@ -146,9 +146,9 @@ func fewAreLeft(r *pair) error {
 	return nil
 }
 
-// endsAtACommitPoint ends a run whose last model is not reported. The steps that its model does not
+// endsAtAnIntermediateCheckpoint ends a run whose last model is not reported. The steps that its model does not
 // contain are a rollback gap.
-func endsAtACommitPoint(r *pair) error {
+func endsAtAnIntermediateCheckpoint(r *pair) error {
 	c := begun(r, 3, false)
 	c.tick(30*second, coordinator.RoundTrain)
 	c.counted(coordinator.RoundTrain)

@@ -57,24 +57,24 @@ func provenByTheChain(t *testing.T) {
 	c.must(clientID(1), readyOf(&c.r.s, clientID(1), sha256.Sum256(secret[:])))
 	c.tick(50*second, coordinator.RoundTrain)
 	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
-	liar := coordinator.ClientID(private.Public().(ed25519.PublicKey))
+	equivocator := coordinator.ClientID(private.Public().(ed25519.PublicKey))
 	s := c.r.s.Clone()
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range clients {
 			if clients[i].ID == clientID(2) {
-				clients[i].ID = liar
+				clients[i].ID = equivocator
 			}
 		}
 	}
 	for i, id := range s.CurrentRound().Members {
 		if id == clientID(2) {
-			s.CurrentRound().Members[i] = liar
+			s.CurrentRound().Members[i] = equivocator
 		}
 	}
 	if err := errors.Join(c.err, c.r.load(s)); err != nil {
 		t.Fatal(err)
 	}
-	proof := equivocationOf(liar, s.Progress.Step, false, true)
+	proof := equivocationOf(equivocator, s.Progress.Step, false, true)
 	run := wire.ChainRun(programID, d.run.Key)
 	for i := range proof.Results {
 		m := []byte(proof.Results[i].Message)
@@ -85,7 +85,7 @@ func provenByTheChain(t *testing.T) {
 	if c.err != nil {
 		t.Fatal(c.err)
 	}
-	if member, ok := c.r.s.Member(liar); !ok || member.State != coordinator.Ejected {
+	if member, ok := c.r.s.Member(equivocator); !ok || member.State != coordinator.Ejected {
 		t.Errorf("the member with two results is %v", member)
 	}
 }

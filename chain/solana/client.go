@@ -53,7 +53,7 @@ type announcement struct {
 	post      chan struct{} // requests an announcement
 	addrs     []string      // to announce
 	announced []string      // addresses on the chain
-	healed    time.Time     // time of the last repair
+	repaired  time.Time     // time of the last repair
 }
 
 // admission is the state of the client's search for a grant that admits it.

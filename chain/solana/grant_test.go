@@ -159,21 +159,21 @@ func (g *granting) lieAboutGrants(node int, shown ...layout.Grant) {
 			"lamports": 1, "executable": false, "rentEpoch": 0, "space": layout.GrantSize(shown[i].Room),
 		}})
 	}
-	lie, err := json.Marshal(accounts)
+	falsified, err := json.Marshal(accounts)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.nodes[node].SetFaults(localnet.Faults{Lie: func(method string, result json.RawMessage) json.RawMessage {
+	g.nodes[node].SetFaults(localnet.Faults{Falsify: func(method string, result json.RawMessage) json.RawMessage {
 		if method != "getProgramAccounts" {
 			return result
 		}
-		return lie
+		return falsified
 	}})
 }
 
-// TestLiesAboutGrants has one of three nodes invent or hide a grant. Neither changes what Admits
+// TestFalseGrants has one of three nodes invent or hide a grant. Neither changes what Admits
 // reports, whichever node the client asks first.
-func TestLiesAboutGrants(t *testing.T) {
+func TestFalseGrants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a chain's time passes as it does")
 	}

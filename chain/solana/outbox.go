@@ -82,9 +82,9 @@ type order struct {
 	units        uint32
 	ticks        bool                   // it contains only ticks
 	inTurn       bool                   // for ticks: in this client's turn
-	settled      func() bool            // the agreed state shows that it landed; nil: never
+	landed       func() bool            // the agreed state shows that it landed; nil: never
 	pointless    func() bool            // it must not be sent again; nil: never
-	changed      func() <-chan struct{} // closed when settled or pointless may have changed; nil: check by time
+	changed      func() <-chan struct{} // closed when landed or pointless may have changed; nil: check by time
 }
 
 // report is an endpoint's view of a delivery.
@@ -114,7 +114,7 @@ func (s *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 		if o.changed != nil {
 			changed = o.changed()
 		}
-		if o.settled != nil && len(d.attempts) > 0 && o.settled() {
+		if o.landed != nil && len(d.attempts) > 0 && o.landed() {
 			s.paid(&d.attempts[len(d.attempts)-1], o)
 			return 0, nil
 		}

@@ -208,9 +208,9 @@ func (c *Client) fetchPeers(ctx context.Context) error {
 		}
 	}
 	c.forgetPeers()
-	if now := time.Now(); c.announced != nil && slices.Contains(ids, c.key) && now.Sub(c.healed) >= c.pace.Peers &&
+	if now := time.Now(); c.announced != nil && slices.Contains(ids, c.key) && now.Sub(c.repaired) >= c.pace.Peers &&
 		!slices.Equal(fetched[identity.ID(c.key)], c.announced) {
-		c.healed = now
+		c.repaired = now
 		poke(c.post) // a rollback, or another client with this key announced different addresses
 	}
 	if changed {

@@ -60,7 +60,7 @@ func (c *Client) submit(ctx context.Context, a coordinator.Action) error {
 	if err != nil {
 		return err
 	}
-	o.settled = func() bool { return c.nonceOf(id) == nonce }
+	o.landed = func() bool { return c.nonceOf(id) == nonce }
 	o.changed = c.onChange
 	slot, err := c.deliver(ctx, o)
 	poke(c.wake)

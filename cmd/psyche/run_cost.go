@@ -40,8 +40,8 @@ func (f actFlags) sayCost(ctx context.Context, to console, wanted asked) error {
 	return chain.Need(ctx, cost)
 }
 
-// settle waits until the change on the chain is final, and prints its cost.
-func (f actFlags) settle(ctx context.Context, to console, c *solana.Client) error {
+// awaitFinal waits until the change on the chain is final, and prints its cost.
+func (f actFlags) awaitFinal(ctx context.Context, to console, c *solana.Client) error {
 	costs := c.Costs()
 	if _, err := fmt.Fprintf(to.err, "psyche: paid %s SOL for %s\n", admin.SOL(costs.Lamports), count(uint64(costs.Landed), "transaction")); err != nil {
 		return err

@@ -114,11 +114,11 @@ func TestExamineHost(t *testing.T) {
 		{[]wire.Head{a, b}, []string{"--entry", "1"}, exitUsage, "need a log"},
 		{nil, nil, exitUnverified, "not the genesis of a run"},
 	} {
-		lie := follow.HostFault{Reason: "two heads", Evidence: follow.Evidence{Genesis: genesis.Raw, Heads: test.heads}}
+		fault := follow.HostFault{Reason: "two heads", Evidence: follow.Evidence{Genesis: genesis.Raw, Heads: test.heads}}
 		if test.heads == nil {
-			lie.Evidence.Genesis = nil
+			fault.Evidence.Genesis = nil
 		}
-		if err := os.WriteFile(path, lie.JSON(), 0o600); err != nil {
+		if err := os.WriteFile(path, fault.JSON(), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var out strings.Builder

@@ -200,5 +200,5 @@ func (f actFlags) send(ctx context.Context, to console, host runHost, wanted ask
 			return err
 		}
 	}
-	return f.settle(ctx, to, c)
+	return f.awaitFinal(ctx, to, c)
 }

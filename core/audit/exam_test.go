@@ -41,9 +41,9 @@ func TestExactGradientHasNoError(t *testing.T) {
 	}
 }
 
-// TestLiesAreFound checks one false claim for each rule, in the third step of an otherwise honest
-// trainer.
-func TestLiesAreFound(t *testing.T) {
+// TestFalseClaimsAreFound checks one false claim for each rule, in the third step of an otherwise
+// honest trainer.
+func TestFalseClaimsAreFound(t *testing.T) {
 	change := func(g [][]float32, f func(v float32) float32) {
 		for _, tensor := range g {
 			for i, v := range tensor {
@@ -323,7 +323,7 @@ func TestNothingOfNoGradient(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		added float32 // the usual gradients have the size 1
-		lies  bool
+		found bool
 	}{{"nothing", 0, false}, {"less than can be told from zero", 0x1p-97, false}, {"a little", 1e-20, true}, {"more", 1e-4, true}} {
 		r := newRig(t)
 		for step := uint32(1); step <= 8; step++ {
@@ -335,7 +335,7 @@ func TestNothingOfNoGradient(t *testing.T) {
 			}
 			r.train(step, trained)
 			report := r.reference(r.all(), g).Check(r.claim(r.all()))
-			if lies := report.Judge(audit.F32Limits) != audit.Passed; lies != c.lies {
+			if found := report.Judge(audit.F32Limits) != audit.Passed; found != c.found {
 				t.Errorf("%s, step %d: fault %v, error %v", c.name, step, report.Fault, report.Error)
 			}
 		}

@@ -117,11 +117,11 @@ func (s *State) allReported() bool {
 	return true
 }
 
-// settleCheckpoint records the model of the epoch's last step if enough members reported it.
+// finalizeCheckpoint records the model of the epoch's last step if enough members reported it.
 // Otherwise it records the newest model that enough members reported during the rounds. If there is
 // none, the checkpoint does not change. A member that did not report the recorded model has to load
 // it and loses its optimizer state.
-func (s *State) settleCheckpoint() {
+func (s *State) finalizeCheckpoint() {
 	model, ok := s.agreed()
 	if !ok {
 		model = s.Epoch.Commit

@@ -20,26 +20,26 @@ func claimed(losses ...uint16) *Round {
 // honest claims, and that they do not change it at all if the honest claims agree.
 func TestFalseClaimMovesNoMedian(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, of := range []struct{ witnesses, liars int }{{4, 1}, {7, 2}, {16, 1}, {16, 5}, {32, 10}} {
+	for _, of := range []struct{ witnesses, byzantine int }{{4, 1}, {7, 2}, {16, 1}, {16, 5}, {32, 10}} {
 		for range 200 {
-			honest := make([]uint16, of.witnesses-of.liars)
+			honest := make([]uint16, of.witnesses-of.byzantine)
 			for i := range honest {
 				honest[i] = 2300 + uint16(random.IntN(100))
 			}
 			least, most := uint32(slices.Min(honest)), uint32(slices.Max(honest))
-			for _, lie := range []uint16{1, 2000, 60_000, 1<<16 - 1} {
-				all := append(slices.Repeat([]uint16{lie}, of.liars), honest...)
+			for _, claim := range []uint16{1, 2000, 60_000, 1<<16 - 1} {
+				all := append(slices.Repeat([]uint16{claim}, of.byzantine), honest...)
 				got := claimed(all...).Losses()
 				if got.Median < least || got.Median > most || got.Spread > most-least {
-					t.Fatalf("%d of %d claim %d, the others %v: %+v", of.liars, of.witnesses, lie, honest, got)
+					t.Fatalf("%d of %d claim %d, the others %v: %+v", of.byzantine, of.witnesses, claim, honest, got)
 				}
-				agreed := append(slices.Repeat([]uint16{lie}, of.liars), slices.Repeat([]uint16{2345}, len(honest))...)
-				far := of.liars
-				if lie == 2000 {
+				agreed := append(slices.Repeat([]uint16{claim}, of.byzantine), slices.Repeat([]uint16{2345}, len(honest))...)
+				far := of.byzantine
+				if claim == 2000 {
 					far = 0 // honest claims may differ by as much
 				}
 				if got := claimed(agreed...).Losses(); got.Median != 2345 || got.Spread != 0 || len(got.Far) != far {
-					t.Fatalf("%d of %d claim %d where all others agree: %+v", of.liars, of.witnesses, lie, got)
+					t.Fatalf("%d of %d claim %d where all others agree: %+v", of.byzantine, of.witnesses, claim, got)
 				}
 			}
 		}

@@ -12,14 +12,14 @@ import (
 // modelAfter returns the digest of the correct model after a step.
 func modelAfter(step uint32) [32]byte { return [32]byte{1, byte(step)} }
 
-// TestFewRecordNoFalseModel lets fewer than a third of an epoch's first members lie, and lets a
-// host withdraw any member. It checks that every intermediate checkpoint and every checkpoint is a
+// TestFewRecordNoFalseModel lets fewer than a third of an epoch's first members be Byzantine, and
+// lets a host withdraw any member. It checks that every intermediate checkpoint and every checkpoint is a
 // correct model. The run also keeps a model that all honest members reported while all members were
 // present.
 func TestFewRecordNoFalseModel(outer *testing.T) {
 	rapid.Check(outer, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g"}[:rapid.IntRange(2, 7).Draw(t, "members")]
-		liars := (len(names) - 1) / 3
+		byzantine := (len(names) - 1) / 3
 		config := testConfig()
 		config.RoundsPerEpoch, config.InitMinClients = 5, 2
 		r := newRun(outer, config, names...)
@@ -27,10 +27,10 @@ func TestFewRecordNoFalseModel(outer *testing.T) {
 		for r.RunState != Cooldown {
 			together := rapid.Bool().Draw(t, "together") && r.HealthyCount() == len(names)
 			for i, name := range names {
-				if acts := rapid.IntRange(0, 2).Draw(t, "acts"); i >= liars && (acts > 0 || together) {
+				if acts := rapid.IntRange(0, 2).Draw(t, "acts"); i >= byzantine && (acts > 0 || together) {
 					r.tell(name, ReportCheckpoint{Step: r.Progress.Step, Digest: modelAfter(r.Progress.Step - 1)})
-				} else if i < liars && acts > 0 {
-					r.tell(name, ReportCheckpoint{Step: r.Progress.Step, Digest: [32]byte{2, rapid.Byte().Draw(t, "lie") % 2}})
+				} else if i < byzantine && acts > 0 {
+					r.tell(name, ReportCheckpoint{Step: r.Progress.Step, Digest: [32]byte{2, rapid.Byte().Draw(t, "false model") % 2}})
 				}
 			}
 			if together {
@@ -40,7 +40,7 @@ func TestFewRecordNoFalseModel(outer *testing.T) {
 			r.checkModels(t)
 		}
 		for i, name := range names {
-			if i < liars {
+			if i < byzantine {
 				r.tell(name, ReportCheckpoint{Step: r.Progress.Step, Digest: [32]byte{2}})
 			} else if rapid.Bool().Draw(t, "reports") {
 				r.tell(name, ReportCheckpoint{Step: r.Progress.Step, Digest: modelAfter(r.Progress.Step - 1)})
@@ -154,12 +154,12 @@ func membersAway(t *testing.T) *run {
 // client gets a seat by draw. Whichever client that is, the run waits for the holders and continues
 // from their model.
 func TestUnknownClientsDoNotShortenTheWait(t *testing.T) {
-	for _, liars := range []int{0, 1, 2, 8} {
+	for _, byzantine := range []int{0, 1, 2, 8} {
 		r := membersAway(t)
 		r.join("a")
 		for i := range 8 {
 			stranger := Join{Epoch: r.Progress.Epoch}
-			if i < liars {
+			if i < byzantine {
 				stranger.Holds = clientID("x")
 			}
 			r.must("stranger"+strconv.Itoa(i), stranger)
@@ -169,13 +169,13 @@ func TestUnknownClientsDoNotShortenTheWait(t *testing.T) {
 			r.Tick(r.now, r.testDraw(r.now))
 		}
 		if r.RunState != WaitingForMembers {
-			t.Errorf("%d of 8 unknown clients claim the model, and the run does not wait for holders:\n%s", liars, r.String())
+			t.Errorf("%d of 8 unknown clients claim the model, and the run does not wait for holders:\n%s", byzantine, r.String())
 			continue
 		}
 		r.must("b", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")})
 		r.startTraining()
 		if c := r.Model.Checkpoint; c.Step != 2 || !c.FromPeers() {
-			t.Errorf("%d liars: the run continues from %s", liars, r.String())
+			t.Errorf("%d Byzantine members: the run continues from %s", byzantine, r.String())
 		}
 	}
 }

@@ -109,8 +109,8 @@ func (c *coder) epoch(e *Epoch) {
 	c.clients(&e.Exited, "exited")
 	c.rounds(&e.Rounds)
 	c.ids(&e.Ready, "ready", MaxClients)
-	c.uint32(&e.Commit.Step, "commit point")
-	c.raw(e.Commit.Digest[:], "commit point")
+	c.uint32(&e.Commit.Step, "intermediate checkpoint")
+	c.raw(e.Commit.Digest[:], "intermediate checkpoint")
 }
 
 // rounds encodes or decodes the rounds, preceded by their number in one byte.

@@ -225,10 +225,10 @@ func (s *State) brokenReports() string {
 	e := &s.Epoch
 	none := Recorded{}
 	if e.Commit.Step == 0 && e.Commit != none || e.Commit.Step >= s.Progress.Step || !s.active() && e.Commit != none {
-		return "commit point"
+		return "intermediate checkpoint"
 	}
 	if e.Commit != none && e.Commit.Step <= s.Model.Checkpoint.Step {
-		return "commit point"
+		return "intermediate checkpoint"
 	}
 	for _, clients := range s.clientLists() {
 		for i := range clients {

@@ -114,7 +114,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	case "delegate":
 		return s.delegate(t, d)
 	case "fates":
-		return s.fates()
+		return s.outcomes()
 	case "assigned":
 		return s.assigned()
 	case "accusable":
@@ -233,14 +233,14 @@ func (s *scenario) upload(t *testing.T, d *datadriven.TestData) string {
 	return s.each(d, func(ClientID) Action { return a })
 }
 
-func (s *scenario) fates() string {
+func (s *scenario) outcomes() string {
 	var out strings.Builder
 	for i := range s.state.Epoch.Rounds {
 		if s.state.RunState == RoundTrain && i == len(s.state.Epoch.Rounds)-1 {
 			break
 		}
-		for _, entry := range s.state.Epoch.Rounds[i].Fates(s.state.Config) {
-			fmt.Fprintf(&out, "step %d %s of %s: %s\n", s.state.Epoch.Rounds[i].Step, entry.Batch, nameOf(entry.Owner), entry.Fate)
+		for _, entry := range s.state.Epoch.Rounds[i].Outcomes(s.state.Config) {
+			fmt.Fprintf(&out, "step %d %s of %s: %s\n", s.state.Epoch.Rounds[i].Step, entry.Batch, nameOf(entry.Owner), entry.Outcome)
 		}
 	}
 	return out.String()

@@ -48,7 +48,7 @@ func (s *State) String() string {
 		p.trial(&s.Trials[i])
 	}
 	if c := s.Epoch.Commit; c.Step != 0 {
-		p.line("commit point: step ", num(c.Step), ", ", ClientID(c.Digest).String())
+		p.line("intermediate checkpoint: step ", num(c.Step), ", ", ClientID(c.Digest).String())
 	}
 	return p.text.String()
 }

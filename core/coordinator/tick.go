@@ -278,7 +278,7 @@ func (s *State) tickCooldown(now uint64) bool {
 		return false
 	}
 	s.dropSilent()
-	s.settleCheckpoint()
+	s.finalizeCheckpoint()
 	s.removeLeavers(s.CurrentRound().Height)
 	s.Progress.Epoch++
 	s.forgetAllDeparted()

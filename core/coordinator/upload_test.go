@@ -87,25 +87,25 @@ func TestNewMembersCannotTakeAllUploadSlots(t *testing.T) {
 	r.finishEpoch("x")
 	r.must("old", uploadOf(2, "x", "honest"))
 	for i := range 8 {
-		r.join("liar" + strconv.Itoa(i))
+		r.join("false" + strconv.Itoa(i))
 	}
-	var liars []string
+	var reporters []string
 	digest := "x"
 	for epoch := range 8 {
 		r.startTraining()
 		digest = "y" + strconv.Itoa(epoch)
 		r.finishEpoch(digest)
-		liars = liars[:0]
+		reporters = reporters[:0]
 		for i := range r.Pending {
-			if name := nameOf(r.Pending[i].ID); strings.HasPrefix(name, "liar") && !r.Pending[i].isNew() {
-				liars = append(liars, name)
+			if name := nameOf(r.Pending[i].ID); strings.HasPrefix(name, "false") && !r.Pending[i].isNew() {
+				reporters = append(reporters, name)
 				_ = r.Apply(clientID(name), r.nonce+100, uploadOf(r.Model.Checkpoint.Step, digest, "nowhere"))
 				r.nonce += 100
 			}
 		}
 	}
-	if len(liars) < 5 {
-		t.Fatalf("%d liars are members, want more than the list can contain", len(liars))
+	if len(reporters) < 5 {
+		t.Fatalf("%d false reporters are members, want more than the list can contain", len(reporters))
 	}
 	if !slices.ContainsFunc(r.Uploads, func(u Upload) bool { return u.Reporter == clientID("old") }) {
 		t.Fatalf("newer members replaced an old member's report:\n%s", r.String())

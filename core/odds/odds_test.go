@@ -27,7 +27,7 @@ func TestAtLeast(t *testing.T) {
 	}
 	for _, test := range tests {
 		if got := atLeast(test.least, test.members, test.faulty, test.witnesses); got.Cmp(test.want) != 0 {
-			t.Errorf("at least %d of %d witnesses, %d of %d members lie: %s, want %s", test.least, test.witnesses, test.faulty, test.members, got, test.want)
+			t.Errorf("at least %d of %d witnesses, %d of %d members are Byzantine: %s, want %s", test.least, test.witnesses, test.faulty, test.members, got, test.want)
 		}
 	}
 }

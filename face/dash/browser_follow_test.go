@@ -16,7 +16,7 @@ func TestFollowsLog(t *testing.T) {
 	if built() == nil {
 		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
-	g := b.lyingPage(t)
+	g := b.forgedPage(t)
 	at := b.entries(t)
 	b.checks(t)
 	b.follows(t, g, at)
@@ -27,7 +27,7 @@ func TestFollowsLog(t *testing.T) {
 	}
 	g.about(setting(map[string]any{"status.step": 999, "status.state_hash": strings.Repeat("00", 32), "log.records": at + 50, "log.head": strings.Repeat("00", 32)})...)
 	b.stays(t, step, "a newer step with false data", "The host reports 50 entries more", fmt.Sprintf("the log is truncated after %d entries", at))
-	g.lie(nil)
+	g.forge(nil)
 	b.stays(t, step, "an honest answer after that", "Verified by your browser. ", "the host's report differed from its log: the log is truncated")
 
 	g.about(setting(map[string]any{"log.bytes": g.written + 1000})...)
@@ -37,7 +37,7 @@ func TestFollowsLog(t *testing.T) {
 		b.stays(t, step, "fewer entries, for a moment")
 	}
 	b.stays(t, step, "fewer entries", "it has withdrawn entries")
-	g.lie(nil)
+	g.forge(nil)
 	b.refresh(t)
 	b.badJournal(t, g, at)
 }
@@ -46,7 +46,7 @@ func TestFollowsLog(t *testing.T) {
 func (b *browser) badJournal(t *testing.T, g *growing, at int) {
 	t.Helper()
 	step := b.step(t)
-	g.lie(func(path string, body []byte) []byte {
+	g.forge(func(path string, body []byte) []byte {
 		if path == "/api/journal" {
 			return nil
 		}
@@ -54,11 +54,11 @@ func (b *browser) badJournal(t *testing.T, g *growing, at int) {
 	})
 	g.to(t, at+10)
 	b.stays(t, step, "a log that is held back", "The host reports 10 entries more", "the log is truncated")
-	g.lie(nil)
+	g.forge(nil)
 	b.follows(t, g, at+10)
 	at, step = at+30, b.step(t)
 
-	g.lie(func(path string, body []byte) []byte {
+	g.forge(func(path string, body []byte) []byte {
 		if path == "/api/journal" {
 			body[60] ^= 1 // of the first entry
 		}
@@ -66,7 +66,7 @@ func (b *browser) badJournal(t *testing.T, g *growing, at int) {
 	})
 	g.to(t, at+20)
 	b.stays(t, step, "newer entries that somebody changed", "Not verified. ", "the log does not verify: entry ", "Follows from the first ")
-	g.lie(nil)
+	g.forge(nil)
 	b.stays(t, step, "a log that did not verify", "Not verified. ") // until the reader starts the check again
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
 	b.text(t, `(async () => { while (!document.querySelector("#verify-told")) await new Promise((go) => setTimeout(go, 50)); })()`)
@@ -75,12 +75,12 @@ func (b *browser) badJournal(t *testing.T, g *growing, at int) {
 	}
 }
 
-// setting returns lies that set fields to values.
-func setting(values map[string]any) (lies []lie) {
+// setting returns forgeries that set fields to values.
+func setting(values map[string]any) (forgeries []forgery) {
 	for path, value := range values {
-		lies = append(lies, lie{path: strings.Split(path, "."), change: func(any) any { return value }})
+		forgeries = append(forgeries, forgery{path: strings.Split(path, "."), change: func(any) any { return value }})
 	}
-	return lies
+	return forgeries
 }
 
 // stays refreshes the page, and checks its texts and that it shows the same step as before.
@@ -106,7 +106,7 @@ func (b *browser) follows(t *testing.T, g *growing, from int) {
 	if got := b.entries(t); got != from+20 || alarms != "" {
 		t.Errorf("the page shows the first %d entries, want %d; alarms: %q", got, from+20, alarms)
 	}
-	if want := g.run.Log.View().State.Progress.Step; b.step(t) != fmt.Sprintf("%d of %d", want, lyingRun.Rounds) {
+	if want := g.run.Log.View().State.Progress.Step; b.step(t) != fmt.Sprintf("%d of %d", want, forgedRun.Rounds) {
 		t.Errorf("the page shows step %q, want %d", b.step(t), want)
 	}
 }
@@ -127,17 +127,17 @@ func (b *browser) entries(t *testing.T) (n int) {
 	return n
 }
 
-// TestLyingOlderEvents checks that older events come from the verifier after a check.
-func TestLyingOlderEvents(t *testing.T) {
+// TestForgedOlderEvents checks that older events come from the verifier after a check.
+func TestForgedOlderEvents(t *testing.T) {
 	b := open(t)
 	if built() == nil {
 		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
 	long := dashtest.Options{RunID: "long", Members: 3, Rounds: 220, RoundsPerEpoch: 2, Silent: 1}
-	l := lying(t, page(t, long).URL)
-	l.lie(func(path string, body []byte) []byte {
+	l := forging(t, page(t, long).URL)
+	l.forge(func(path string, body []byte) []byte {
 		if path == "/api/log" {
-			return []byte(`{"events":[{"n":1,"t":1,"kind":"authority","detail":"a lie"}],"more":0}`)
+			return []byte(`{"events":[{"n":1,"t":1,"kind":"authority","detail":"a forgery"}],"more":0}`)
 		}
 		return body
 	})
@@ -146,14 +146,14 @@ func TestLyingOlderEvents(t *testing.T) {
 		b.do(t, chromedp.Click(chromedp.CSS("#older")))
 		return b.text(t, `(async () => { for (let n = 0; n < 600 && document.querySelectorAll("#s-log li").length <= `+older+`; n++) await new Promise((go) => setTimeout(go, 50)); return document.querySelector("#s-log").textContent; })()`)
 	}
-	if got := list("200"); !strings.Contains(got, "a lie") {
+	if got := list("200"); !strings.Contains(got, "a forgery") {
 		t.Errorf("the proxy does not falsify the answer before the check: %.100q", got)
 	}
 	b.checks(t)
-	if got := b.text(t, `document.querySelector("#s-log").textContent`); strings.Contains(got, "a lie") {
+	if got := b.text(t, `document.querySelector("#s-log").textContent`); strings.Contains(got, "a forgery") {
 		t.Error("older events of the host remain after the check")
 	}
-	if got := list("200"); strings.Contains(got, "a lie") || !strings.Contains(got, "The run began.") {
+	if got := list("200"); strings.Contains(got, "a forgery") || !strings.Contains(got, "The run began.") {
 		t.Errorf("after the check the older events are %.100q", got[max(0, len(got)-100):])
 	}
 }

@@ -201,7 +201,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("claims", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
 		if got := b.text(t, `document.querySelector(".tiles div").textContent`); !strings.HasPrefix(got, "Loss, claimed2.7") || !strings.Contains(got, "± 0.00") {
-			t.Errorf("the first figure is %q", got)
+			t.Errorf("the first metric is %q", got)
 		}
 		if got := b.text(t, `document.querySelector('[data-chart="Loss"] .readout').textContent`); !strings.Contains(got, "median claim 2.7") {
 			t.Errorf("the chart of the loss reads %q", got)

@@ -74,8 +74,8 @@ func (b *browser) shoot(t *testing.T, address, run string, shots []shot) {
 	for _, s := range shots {
 		b.show(t, address, run, s.theme, s.width, s.height)
 		place := b.text(t, `(() => { const r = document.querySelector('[data-chart="Loss"] svg')?.getBoundingClientRect(); return r ? Math.round(r.top) + " to " + Math.round(r.bottom) : "nowhere"; })()`)
-		figure := b.text(t, `(() => { const r = document.querySelector(".tiles dd")?.getBoundingClientRect(); return r ? Math.round(r.bottom) : "nowhere"; })()`)
-		t.Logf("%s, %d × %d: the first figure ends at %s, the curve of the loss is at %s", s.name, s.width, s.height, figure, place)
+		metric := b.text(t, `(() => { const r = document.querySelector(".tiles dd")?.getBoundingClientRect(); return r ? Math.round(r.bottom) : "nowhere"; })()`)
+		t.Logf("%s, %d × %d: the first metric ends at %s, the curve of the loss is at %s", s.name, s.width, s.height, metric, place)
 		if s.width < 500 || s.height > 1000 {
 			b.text(t, `document.querySelector("h1").closest("section").scrollIntoView(), ""`)
 		}

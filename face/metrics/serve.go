@@ -47,7 +47,7 @@ func (b *Board) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, values[name], task, metric)
 			continue
 		}
-		desc := prometheus.NewDesc("psyche_client_"+strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(name), "The figure "+name+" of trackers.", nil, nil)
+		desc := prometheus.NewDesc("psyche_client_"+strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(name), "The metric "+name+" of trackers.", nil, nil)
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, values[name])
 	}
 }

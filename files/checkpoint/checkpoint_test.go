@@ -74,7 +74,7 @@ func TestDecodeManifestRejects(t *testing.T) {
 		{"empty", nil},
 		{"other version", append([]byte("psymf\x00\x00\x02"), valid.Encode()[8:]...)},
 		{"truncated", valid.Encode()[:40]},
-		{"lying count", append([]byte(manifestMagic), 1, 0, 0, 0, 255, 255, 255, 255)},
+		{"wrong count", append([]byte(manifestMagic), 1, 0, 0, 0, 255, 255, 255, 255)},
 		{"bytes after the end", append(valid.Encode(), 0)},
 		{"too large", make([]byte, MaxManifestSize+1)},
 		{"files out of order", encode(func(m *Manifest) { m.Files[0], m.Files[1] = m.Files[1], m.Files[0] })},

@@ -171,8 +171,8 @@ func (h *Host) Advance(now Now, publish func(Update)) {
 	}
 }
 
-// Settle calls Ready and Advance, for hosts without a disk.
-func (h *Host) Settle(now Now, publish func(Update)) ([]Record, error) {
+// AdvanceUnsaved calls Ready and Advance, for hosts without a disk.
+func (h *Host) AdvanceUnsaved(now Now, publish func(Update)) ([]Record, error) {
 	records, err := h.Ready()
 	if err == nil {
 		h.Advance(now, publish)

@@ -104,7 +104,7 @@ func (h *Host) tick(beat time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.core.Tick(h.clock())
-	_ = h.settle() // cannot fail: its draws never end
+	_ = h.advance() // cannot fail: its draws never end
 	return h.core.Sleep(h.clock(), beat)
 }
 
@@ -155,12 +155,12 @@ func (h *Host) acted() error {
 	case h.applied <- struct{}{}:
 	default:
 	}
-	return h.settle()
+	return h.advance()
 }
 
-// settle publishes the core's newest state. The caller holds mu.
-func (h *Host) settle() error {
-	_, err := h.core.Settle(h.clock(), func(u core.Update) {
+// advance publishes the core's newest state. The caller holds mu.
+func (h *Host) advance() error {
+	_, err := h.core.AdvanceUnsaved(h.clock(), func(u core.Update) {
 		if u.Changed {
 			h.publish()
 		}

@@ -190,13 +190,13 @@ func loud(l distro.Layout, unit uint8, level float32) codec.TensorResult {
 // weights as much as a result with twice the median norm.
 func TestLoudResultsAreShortened(t *testing.T) {
 	l := layoutOf(t, 4, 8, 8)
-	quiet, liar := loud(l, 31, 1), loud(l, 0, -2)
-	shares := sharesOf([]codec.TensorResult{quiet, liar, quiet, l.Codec(1).NewLevels()})
+	quiet, byzantine := loud(l, 31, 1), loud(l, 0, -2)
+	shares := sharesOf([]codec.TensorResult{quiet, byzantine, quiet, l.Codec(1).NewLevels()})
 	if shares[0] != 1 || shares[2] != 1 || shares[3] != 1 {
 		t.Errorf("the others weigh %v", shares)
 	}
 	if got, want := shares[1]*2*unitOf(0), 2*unitOf(31); math.Abs(got-want) > 1e-12 {
-		t.Errorf("the liar moves weights by %v, want %v", got, want)
+		t.Errorf("the Byzantine trainer moves weights by %v, want %v", got, want)
 	}
 	// Two results with a normal difference are not changed.
 	if shares := sharesOf([]codec.TensorResult{loud(l, 30, 1), loud(l, 31, 1)}); shares[0] != 1 || shares[1] != 1 {

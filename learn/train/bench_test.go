@@ -53,7 +53,7 @@ func BenchmarkOptimizer(b *testing.B) {
 			}
 		}
 	})
-	b.Run("settle", func(b *testing.B) {
+	b.Run("finalize", func(b *testing.B) {
 		for b.Loop() {
 			o.sent[1] = results
 			if err := o.finalize(1, false); err != nil {

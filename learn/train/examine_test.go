@@ -168,9 +168,9 @@ func TestAuditsPassHonestTrainers(t *testing.T) {
 				if report.Judge(testLimits) != audit.Passed {
 					t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
 				}
-				lie := a.audit(step, toyBatch(uint64(step)*4+1, uint64(step)*4+5), payload, opening)
-				if lie.Judge(testLimits) != audit.Strange {
-					t.Errorf("step %d with another batch: fault %v, error %v", step, lie.Fault, lie.Error)
+				other := a.audit(step, toyBatch(uint64(step)*4+1, uint64(step)*4+5), payload, opening)
+				if other.Judge(testLimits) != audit.Strange {
+					t.Errorf("step %d with another batch: fault %v, error %v", step, other.Fault, other.Error)
 				}
 			}
 		})

@@ -110,7 +110,7 @@ func TestCountedResultIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !sameBits(before, o.momentum.now) || len(o.sent) != 0 {
-		t.Error("settling a counted result changed the momentum")
+		t.Error("finalizing a counted result changed the momentum")
 	}
 	if err := o.finalize(1, false); err != nil || !sameBits(before, o.momentum.now) {
 		t.Errorf("finalized twice: %v", err)

@@ -19,7 +19,7 @@ func TestStallsEndWithTheConnection(t *testing.T) {
 				s.add(id, fault, "")
 			}
 		}
-		honest, liar := identity.ID{1}, identity.ID{2}
+		honest, corrupt := identity.ID{1}, identity.ID{2}
 		s.connected(honest)
 		add(honest, FaultStall, 3)
 		if s.connected(honest); s.points(honest) != 0 {
@@ -33,10 +33,10 @@ func TestStallsEndWithTheConnection(t *testing.T) {
 		if s.connected(honest); s.points(honest) != 0 {
 			t.Errorf("%v points are left after a while", s.points(honest))
 		}
-		add(liar, FaultWrongBytes, 20)
-		add(liar, FaultStall, 50)
-		if s.connected(liar); s.points(liar) != maxPenalty {
-			t.Errorf("the sender of wrong bytes has %v points", s.points(liar))
+		add(corrupt, FaultWrongBytes, 20)
+		add(corrupt, FaultStall, 50)
+		if s.connected(corrupt); s.points(corrupt) != maxPenalty {
+			t.Errorf("the sender of wrong bytes has %v points", s.points(corrupt))
 		}
 		add(honest, FaultFlood, 1)
 		add(honest, FaultStall, 40)

@@ -25,7 +25,7 @@ func opposite(gradient []float32) []float32 {
 // not accused while the auditor is busy, or if the auditor's own results fail.
 func TestReview(t *testing.T) {
 	for name, c := range map[string]struct {
-		lies    func([]float32) []float32
+		distort func([]float32) []float32
 		broken  bool
 		busy    bool
 		outcome string
@@ -38,7 +38,7 @@ func TestReview(t *testing.T) {
 		"only this one is broken": {nil, true, false, "faulty", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, c.lies)
+			r := newRig(t, c.distort)
 			r.spare, r.engine.trainer.broken = !c.busy, c.broken
 			r.run(5 * time.Second)
 			accuse, accused := r.submitted["accuse"].(coordinator.Accuse)
@@ -150,11 +150,11 @@ func (r *rig) onTrial(steps ...uint32) *coordinator.State {
 // audit once half of the trial's time is over.
 func TestTrial(t *testing.T) {
 	for name, c := range map[string]struct {
-		lies   func([]float32) []float32
-		guilty bool
+		distort func([]float32) []float32
+		guilty  bool
 	}{"honest": {nil, false}, "a cheat": {opposite, true}} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, c.lies)
+			r := newRig(t, c.distort)
 			r.spare, r.engine.busy = false, true
 			s := r.onTrial(newest - 1)
 			r.run(5 * time.Second)
@@ -296,9 +296,9 @@ func (r *rig) silenceTrial() {
 // for half a minute and four rounds.
 func TestJuryAsksForFewParts(t *testing.T) {
 	for name, c := range map[string]struct {
-		lies   func([]float32) []float32
-		silent bool
-		want   []bool // the votes; none if the juror cannot know
+		distort func([]float32) []float32
+		silent  bool
+		want    []bool // the votes; none if the juror cannot know
 	}{
 		"honest":         {nil, false, []bool{false}},
 		"a cheat":        {opposite, false, []bool{true}},
@@ -306,7 +306,7 @@ func TestJuryAsksForFewParts(t *testing.T) {
 		"a silent cheat": {opposite, true, []bool{true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, c.lies)
+			r := newRig(t, c.distort)
 			r.spare, r.silent = false, c.silent
 			r.silenceTrial()
 			vote := func() (guilty, voted bool) {

@@ -248,7 +248,7 @@ func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 		return false
 	}
 	for step := s.Progress.Step - min(signsOfLife, s.Progress.Step); step < s.Progress.Step; step++ {
-		if b, _ := a.Client.Round(step); b != nil && step > max(q.Step, q.asked.Step) && b.CameFrom(q.Trainer) {
+		if round, _ := a.Client.Round(step); round != nil && step > max(q.Step, q.asked.Step) && round.CameFrom(q.Trainer) {
 			return true
 		}
 	}

@@ -43,8 +43,8 @@ type rig struct {
 }
 
 // newRig returns an auditor that has seen the rounds before newest. It and one other member have a
-// result in each. The function lies changes the gradient of the other member.
-func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
+// result in each. The function distort changes the gradient of the other member.
+func newRig(t *testing.T, distort func(gradient []float32) []float32) *rig {
 	t.Helper()
 	r := &rig{
 		clock: &timeline{now: time.Unix(1000, 0)}, tallies: make(map[uint32]*tally.Tally), spare: true,
@@ -73,11 +73,11 @@ func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 	})
 	r.Begin([32]byte{7})
 	r.Observe()
-	liar := &trainer{Part: toy.Part{Optimizer: toy.Optimizer{Trainer: r.other}}, lies: lies}
+	cheat := &trainer{Part: toy.Part{Optimizer: toy.Optimizer{Trainer: r.other}}, distort: distort}
 	for step := uint32(1); step < newest; step++ {
 		r.seeds[step] = [32]byte{9, byte(step)}
 		round := appliedRound{Step: step, EpochStart: 1, At: r.clock.now}
-		for i, by := range []*trainer{r.engine.trainer, liar} {
+		for i, by := range []*trainer{r.engine.trainer, cheat} {
 			round.Results = append(round.Results, r.make(t, by, step, uint64(2*step)+uint64(i)))
 		}
 		r.past.Add(round, newest)
@@ -90,8 +90,8 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldRes
 	t.Helper()
 	tokens, _ := r.Data.Batch(t.Context(), assign.BatchID{Start: batch, End: batch + 1})
 	gradient := toy.Gradient(weights(step-1), tokens.Sequences)
-	if by.lies != nil {
-		gradient = by.lies(gradient)
+	if by.distort != nil {
+		gradient = by.distort(gradient)
 	}
 	payload, err := by.Optimizer.Step(step, tokens.ID, gradient, tokens.Hash())
 	if err != nil {
@@ -190,7 +190,7 @@ func (e *engine) Recompute(_ uint32, urgent bool, task func(ctx context.Context)
 // trainer is a trainer with audited results. Its weights depend only on the step.
 type trainer struct {
 	toy.Part
-	lies           func(gradient []float32) []float32
+	distort        func(gradient []float32) []float32
 	broken         bool // its gradients differ from all others
 	fails          bool // its recomputations fail
 	recomputations int

@@ -66,7 +66,7 @@ func TestFalseClaimMovesNothing(t *testing.T) {
 }
 
 // checkClaims checks that the claimed loss of each round is the number of the round.
-func checkClaims(t *testing.T, observer string, states []event.State, clients int, liar string) {
+func checkClaims(t *testing.T, observer string, states []event.State, clients int, byzantine string) {
 	t.Helper()
 	seen := map[uint32]bool{}
 	for _, s := range states {
@@ -75,7 +75,7 @@ func checkClaims(t *testing.T, observer string, states []event.State, clients in
 			continue
 		}
 		seen[c.Step] = true
-		if c.Loss.Median != float64(c.Step) || c.Loss.Spread != 0 || c.Loss.Count != clients || !slices.Equal(c.Loss.Far, []string{liar}) || c.Speed.Count != clients {
+		if c.Loss.Median != float64(c.Step) || c.Loss.Spread != 0 || c.Loss.Count != clients || !slices.Equal(c.Loss.Far, []string{byzantine}) || c.Speed.Count != clients {
 			t.Errorf("%s sees %+v", observer, c)
 		}
 		if len(s.Members) != clients && s.RunState != "WaitingForMembers" && s.RunState != "Finished" {

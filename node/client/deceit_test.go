@@ -193,8 +193,8 @@ func (d otherTokens) Batch(ctx context.Context, id assign.BatchID) (data.Batch, 
 	return b, err
 }
 
-// TestFalseDataConvictsNoMember checks a data server that lies to one of six members. No member is
-// convicted, because the server's receipt proves the lie.
+// TestFalseDataConvictsNoMember checks a data server that sends false data to one of six members. No member is
+// convicted, because the server's receipt proves that the data is false.
 func TestFalseDataConvictsNoMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(6, 60))

@@ -220,7 +220,7 @@ func TestOtherInitialModels(t *testing.T) {
 					w.launch(i, func(o *options) {
 						logs[i].keeps(o)
 						if i == 2 {
-							o.trainer.Lie = func(uint32) bool { return refused }
+							o.trainer.Invalid = func(uint32) bool { return refused }
 							o.Initial = otherModel
 						}
 					})

@@ -93,16 +93,16 @@ func TestOneWitnessCannotFork(t *testing.T) {
 		w.hub.DropGossip = func(from, to identity.ID, _ []byte) bool { return from == bad && !shows(to) }
 		quick := func(o *options) { o.trainer.Duration = 100 * time.Millisecond }
 		good := []*member{w.launch(0, quick), w.launch(1, quick), w.launch(2, quick)}
-		liar := w.launch(3, func(o *options) {
+		byzantine := w.launch(3, func(o *options) {
 			quick(o)
 			o.Network = &shy{o.Network, shows}
 			o.Backend = &hider{o.Backend.(*memory.Client), w.host, bad}
 		})
 		w.until("an epoch", func(s *coordinator.State) bool { return s.Progress.Epoch >= 1 || s.RunState == coordinator.Finished })
-		for _, m := range append(good, liar) {
+		for _, m := range append(good, byzantine) {
 			m.cancel()
 		}
-		for _, m := range append(good, liar) {
+		for _, m := range append(good, byzantine) {
 			<-m.done
 		}
 		for i, m := range good {

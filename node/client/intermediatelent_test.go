@@ -74,7 +74,7 @@ func TestLeavingAwaitsALentCheckpoint(t *testing.T) {
 		var l core.Leave
 		l.Begin(time.Now(), 5*time.Second)
 		waits := func() bool {
-			_, stays := l.Extend(time.Now(), false, !held.copies.Settled(), held.copies.Bytes)
+			_, stays := l.Extend(time.Now(), false, !held.copies.Finished(), held.copies.Bytes)
 			return stays
 		}
 		if time.Sleep(20*time.Second - time.Nanosecond); !waits() {

@@ -27,7 +27,7 @@ func (n *Node) left() bool {
 	}
 	if l.Late(now) {
 		_, copying := n.engine.Work().(core.Snapshot)
-		working := !copies.Settled() || n.models.holds.unreported(s, n.run.myself())
+		working := !copies.Finished() || n.models.holds.unreported(s, n.run.myself())
 		limit, stays := l.Extend(now, copying || n.models.snapshotter.lent != nil, working, copies.Bytes)
 		if !stays {
 			return true
@@ -67,7 +67,7 @@ func (n *Node) leftRound() bool {
 		n.finalize(step - 1)
 		return n.rounds.replica == nil
 	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
-		return copies.Settled()
+		return copies.Finished()
 	case !copies.Busy() && !copies.Has(r.step) && n.engine.Idle():
 		copies.takeNow(&n.run, &n.engine, r.step, func(err error) {
 			n.report.log.Warn("leaving without reporting this client's model", "step", r.step, "err", err)
@@ -92,5 +92,5 @@ func (n *Node) leftCooldown() bool {
 	if copies.Folder && !copies.Has(last) && !n.seat.leaving.Late(n.tasks.Now()) && m.Snapshot.Tensors != nil {
 		copies.take(last, m.Snapshot, s)
 	}
-	return me.Report.Step == last && copies.Settled()
+	return me.Report.Step == last && copies.Finished()
 }

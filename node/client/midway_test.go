@@ -53,8 +53,8 @@ func (n wrongReplica) Handle(protocol string, limit int, handle func(ctx context
 	})
 }
 
-// lies makes the first clients report wrong replica hashes.
-func lies(count int) func(i int, o *options) {
+// falseReplicas makes the first clients report wrong replica hashes.
+func falseReplicas(count int) func(i int, o *options) {
 	return func(i int, o *options) {
 		if i < count {
 			o.Network = wrongReplica{o.Network}
@@ -85,8 +85,8 @@ func TestReturnFromAnIntermediateCheckpoint(t *testing.T) {
 		"damaged, from files":          {killed: 35, lag: 1, disk: true, filed: true, damage: true, source: []string{"results"}, first: fromStart},
 		"a member's, from its file":    {killed: 35, lag: 1, filed: true, source: []string{"peers"}, first: fromIntermediate},
 		"in the first epoch":           {killed: 10, lag: 1, source: []string{"peers"}, first: fromIntermediate},
-		"one lies":                     {killed: 10, lag: 1, others: lies(1), source: []string{"peers"}, first: fromIntermediate},
-		"all lie":                      {killed: 5, lag: 1, slow: true, others: lies(2), source: []string{"initial"}, first: fromStart},
+		"one is Byzantine":             {killed: 10, lag: 1, others: falseReplicas(1), source: []string{"peers"}, first: fromIntermediate},
+		"all are Byzantine":            {killed: 5, lag: 1, slow: true, others: falseReplicas(2), source: []string{"initial"}, first: fromStart},
 		"nobody hands it over": {killed: 5, lag: 1, slow: true, source: []string{"initial"}, first: fromStart,
 			network: func(o *options) { o.Network = silentHolders{o.Network} }},
 		"results have little room": {killed: 12, lag: 1, source: []string{"peers"}, first: fromIntermediate,
@@ -237,11 +237,11 @@ func TestReturnInTheLastRound(t *testing.T) {
 }
 
 // TestReturnTooLate checks a client that cannot get the replica hash after its intermediate checkpoint,
-// because the other members lie. The client cannot get the epoch's model, and the Cooldown does not
+// because the other members are Byzantine. The client cannot get the epoch's model, and the Cooldown does not
 // wait for it.
 func TestReturnTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, others, back := lastRound(t, 2, lies(2))
+		w, others, back := lastRound(t, 2, falseReplicas(2))
 		w.reach(12, coordinator.Cooldown)
 		begun := time.Now()
 		w.until("the next epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 })

@@ -130,15 +130,15 @@ func TestWitnessWait(t *testing.T) {
 
 // sixSlots returns a round of six batches with the given number of held results.
 func sixSlots(held int) *roundState {
-	b := &tally.Tally{Began: true}
+	votes := &tally.Tally{Began: true}
 	for i := range 6 {
 		s := tally.Slot{Owner: coordinator.ClientID(clienttest.Key(i).ID())}
 		if i < held {
 			s.Candidates = []*tally.Candidate{{State: tally.Held, InTime: true}}
 		}
-		b.Slots = append(b.Slots, s)
+		votes.Slots = append(votes.Slots, s)
 	}
-	return &roundState{Tally: b, pace: newPace(time.Unix(1, 0)), opened: time.Unix(1, 0)}
+	return &roundState{Tally: votes, pace: newPace(time.Unix(1, 0)), opened: time.Unix(1, 0)}
 }
 
 // TestPaceAhead checks the measured needs of members that train ahead.

@@ -112,7 +112,7 @@ func TestReturnIntoARoundThatNeedsThem(t *testing.T) {
 		"lag 2, an epoch's third round":  {lag: 2, round: 13},
 		"lag 2, the first epoch's":       {lag: 2, round: 3},
 		"lag 2, the last round":          {lag: 2, round: 20},
-		"one lies":                       {lag: 1, round: 15, members: 5, others: lies(1)},
+		"one is Byzantine":               {lag: 1, round: 15, members: 5, others: falseReplicas(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -148,11 +148,11 @@ func TestNeededWitnessStays(t *testing.T) {
 }
 
 // TestFalseReplicaHashIsNotAccepted checks that a wrong replica hash is not accepted if all members
-// that could know it lie. The round then counts nothing, as without an answer, and the returning
-// members continue with the others afterwards.
+// that could know it are Byzantine. The round then counts nothing, as without an answer, and the
+// returning members continue with the others afterwards.
 func TestFalseReplicaHashIsNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		test := needed{lag: 1, round: 15, members: 3, others: lies(1)}
+		test := needed{lag: 1, round: 15, members: 3, others: falseReplicas(1)}
 		test.killed = func(*coordinator.State) (first, second int) { return 1, 2 }
 		w, members, _ := test.run(t)
 		finishEqual(w, members...)

@@ -121,7 +121,7 @@ func hogs(ctx context.Context, tasks *sync.WaitGroup, of identity.ID, step func(
 }
 
 // TestAccusedOnASlowLink checks that an honest member on a slow link, which its jurors share, keeps
-// its seat when a liar repeatedly accuses it of silence. Openings have 1.06 MB with chunks of 64,
+// its seat when a member repeatedly accuses it of silence. Openings have 1.06 MB with chunks of 64,
 // and 4.25 MB with chunks of 128.
 func TestAccusedOnASlowLink(t *testing.T) {
 	for _, c := range []struct {
@@ -161,7 +161,7 @@ func TestAccusedOnASlowLink(t *testing.T) {
 				defer tasks.Wait()
 				defer cancel()
 				for i := range c.members {
-					liar := i >= c.members-1-c.hogs
+					accuser := i >= c.members-1-c.hogs
 					m := w.launch(i, func(o *options) {
 						audited(nil)(o)
 						o.trainer.Duration = 5 * time.Second
@@ -171,11 +171,11 @@ func TestAccusedOnASlowLink(t *testing.T) {
 							o.Network = link
 						case i == c.members-1:
 							accuses(slow, &accused)(o)
-						case liar:
+						case accuser:
 							hogs(ctx, &tasks, slow, func() uint32 { return w.host.State().Progress.Step })(o)
 						}
 					})
-					if !liar {
+					if !accuser {
 						honest = append(honest, m)
 					}
 				}
@@ -187,7 +187,7 @@ func TestAccusedOnASlowLink(t *testing.T) {
 					t.Errorf("ejected %s, the honest member is %s", identity.ID(e.Client).Short(), slow.Short())
 				}
 				if accused.Load() == 0 {
-					t.Error("the liar did not accuse")
+					t.Error("the accuser did not accuse")
 				}
 				for _, m := range honest {
 					if m.id != slow {

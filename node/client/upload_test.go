@@ -20,7 +20,7 @@ func stored(dir string) func(context.Context, coordinator.Checkpoint, coordinato
 		if at == (coordinator.Place{}) {
 			return checkpoint.Snapshot{}, errors.New("no snapshot")
 		}
-		if at.Repo == "lie" {
+		if at.Repo == "false" {
 			return clienttest.Model(), nil
 		}
 		return checkpoint.ReadDir(filepath.Join(dir, at.Revision))
@@ -40,9 +40,9 @@ func TestLostModelComesFromAnUpload(t *testing.T) {
 		w.until("a checkpoint", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
 		saved := all[event.Checkpoint](a)[0]
 		at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: filepath.Base(saved.Dir)}
-		b.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "lie"})
+		b.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "false"})
 		b.node.Uploaded(checkpoint.Facts{RunID: "other", Step: saved.Step + 9, Digest: saved.Digest}, at)
-		w.until("the lie", func(s *coordinator.State) bool { return len(s.Uploads) == 1 })
+		w.until("the false upload", func(s *coordinator.State) bool { return len(s.Uploads) == 1 })
 		w.until("later", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.RoundTrain })
 		a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, at)
 		w.until("the report", func(s *coordinator.State) bool { return len(s.Uploads) == 2 && len(all[event.Uploaded](a)) > 0 })

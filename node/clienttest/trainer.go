@@ -26,7 +26,7 @@ type Trainer struct {
 	ID       identity.ID
 	Duration time.Duration                           // of a training
 	Silent   func(step uint32) bool                  // reports whether the training fails
-	Lie      func(step uint32) bool                  // reports whether peers refuse the result
+	Invalid  func(step uint32) bool                  // reports whether peers refuse the result
 	Corrupt  func(step uint32) bool                  // reports whether the weights are damaged after applying the step
 	Loss     func(step uint32) float64               // loss to report; nil: the number of the step
 	OnTrain  func(step uint32, batch assign.BatchID) // called when a training begins
@@ -204,7 +204,7 @@ func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 		return nil, 0, fmt.Errorf("%w: step %d was trained before", ErrFake, step)
 	}
 	payload := Result(step, batch.ID, f.ID, gradient)
-	if f.Lie != nil && f.Lie(step) {
+	if f.Invalid != nil && f.Invalid(step) {
 		payload = append(payload, 0)
 	}
 	if f.pending == nil {
@@ -221,8 +221,8 @@ func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 // Verify implements env.Trainer.
 func (f *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
 	header := header(step, batch, trainer)
-	lying := f.Lie != nil && f.Lie(step) && trainer == f.ID
-	if !lying && (len(payload) != len(header)+32 || !slices.Equal(payload[:len(header)], header)) {
+	invalid := f.Invalid != nil && f.Invalid(step) && trainer == f.ID
+	if !invalid && (len(payload) != len(header)+32 || !slices.Equal(payload[:len(header)], header)) {
 		return ErrFake
 	}
 	return nil

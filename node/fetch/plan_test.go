@@ -65,7 +65,7 @@ func TestOnlyResultsThatMayCountAreFetched(t *testing.T) {
 	one, two, three, four := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3), clienttest.Hash(4)
 	judge := func(t *tally.Tally) { t.Judge(time.Time{}, true) }
 	for name, test := range map[string]struct {
-		change func(b *tally.Tally, s *tally.Slot)
+		change func(votes *tally.Tally, s *tally.Slot)
 		want   []tally.Commitment
 	}{
 		"running":        {func(t *tally.Tally, _ *tally.Slot) { t.Final = false }, []tally.Commitment{one, two, three}},
@@ -108,7 +108,7 @@ func TestOnlyResultsThatMayCountAreFetched(t *testing.T) {
 	}
 }
 
-// TestHolders checks the order of requests. The trainer is first, unless it lies or stalls. Other
+// TestHolders checks the order of requests. The trainer is first, unless it is Byzantine or stalls. Other
 // members take turns after it, and stalling members come last.
 func TestHolders(t *testing.T) {
 	const members, trainer, me, slow, slower = 5, 0, 1, 2, 3
@@ -129,10 +129,10 @@ func TestHolders(t *testing.T) {
 		disputed bool
 		want     []string // expected order of each turn
 	}{
-		"all are quick":      {nil, false, []string{"0234", "0234", "0342", "0423", "0234"}},
-		"some stall":         {map[int]int{slow: 1, slower: 2}, false, []string{"0423", "0423", "0423"}},
-		"the trainer stalls": {map[int]int{trainer: 1}, false, []string{"2340", "2340", "3420"}},
-		"the trainer lies":   {nil, true, []string{"2340", "2340", "3420"}},
+		"all are quick":            {nil, false, []string{"0234", "0234", "0342", "0423", "0234"}},
+		"some stall":               {map[int]int{slow: 1, slower: 2}, false, []string{"0423", "0423", "0423"}},
+		"the trainer stalls":       {map[int]int{trainer: 1}, false, []string{"2340", "2340", "3420"}},
+		"the trainer is Byzantine": {nil, true, []string{"2340", "2340", "3420"}},
 	} {
 		p := newPlan(1, &Rotation{})
 		for member, count := range test.stalls {

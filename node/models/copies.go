@@ -37,8 +37,8 @@ type Copies struct {
 // Busy reports whether a model is being hashed, or written for the first time.
 func (c *Copies) Busy() bool { return c.hashing || c.write != nil && c.write.First }
 
-// Settled reports whether no model is being hashed or written.
-func (c *Copies) Settled() bool { return !c.hashing && c.write == nil }
+// Finished reports whether no model is being hashed or written.
+func (c *Copies) Finished() bool { return !c.hashing && c.write == nil }
 
 // Due reports whether to copy the model after a step. The first copy is due commit_every_rounds
 // rounds after the last agreed one, or after the start of the epoch. While no model has enough

@@ -41,7 +41,7 @@ func (c *Copies) Hashed(now time.Time, h *Hash, ok bool) *Write {
 		return nil
 	}
 	var w *Write
-	if c.Folder && c.Settled() && !c.Hangs() {
+	if c.Folder && c.Finished() && !c.Hangs() {
 		w = c.put(now, h.taken, h.Copy, !c.Leaving)
 	}
 	if w == nil || !w.First {

@@ -118,7 +118,7 @@ func (c *rig) check(a *Attempt) {
 // claim to be counted. The next attempt fetches the model as a whole, and everything of the first
 // attempt is dropped.
 func TestOnlyTheRunsModelIsAdopted(t *testing.T) {
-	for name, lie := range map[string]func(c *rig){
+	for name, falsify := range map[string]func(c *rig){
 		"a result left out":         func(c *rig) { c.rounds[1].Results = nil },
 		"another cold start":        func(c *rig) { c.rounds[0].ColdSteps = 9 },
 		"another trainer":           func(c *rig) { c.rounds[2].Results[0].Owner[0]++ },
@@ -130,7 +130,7 @@ func TestOnlyTheRunsModelIsAdopted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newRig(t)
 			c.inMemory()
-			lie(c)
+			falsify(c)
 			c.resultsAt(c.rounds)
 			c.modelAt()
 			a, err := c.obtain()
@@ -150,14 +150,14 @@ func TestOnlyTheRunsModelIsAdopted(t *testing.T) {
 	}
 }
 
-// liar is a network in which all peers answer like the honest peer, except about counted results.
-type liar struct {
+// falsePeers is a network in which all peers answer like the honest peer, except about counted results.
+type falsePeers struct {
 	Network
 	honest identity.ID
 	asked  bool
 }
 
-func (l *liar) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
+func (l *falsePeers) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
 	answer, err := l.Network.Request(ctx, l.honest, protocol, request, maxResponse)
 	if err == nil && to != l.honest && protocol == exchange.ResultsProtocol {
 		l.asked = true
@@ -172,12 +172,12 @@ func TestMostPeersAreBelieved(t *testing.T) {
 	c := newRig(t)
 	c.inMemory()
 	c.resultsAt(c.rounds)
-	liar := &liar{Network: c.network, honest: c.request.Peers[0]}
-	c.options.Network = liar
-	c.request.Peers = []identity.ID{clienttest.Key(5).ID(), liar.honest, liar.honest} // two peers give the same answer
+	falsePeers := &falsePeers{Network: c.network, honest: c.request.Peers[0]}
+	c.options.Network = falsePeers
+	c.request.Peers = []identity.ID{clienttest.Key(5).ID(), falsePeers.honest, falsePeers.honest} // two peers give the same answer
 	a, err := c.obtain()
-	if err != nil || a.Model.Source != "results" || !liar.asked {
-		t.Fatalf("from %q, %v; the liar was asked: %v", a.Model.Source, err, liar.asked)
+	if err != nil || a.Model.Source != "results" || !falsePeers.asked {
+		t.Fatalf("from %q, %v; a false peer was asked: %v", a.Model.Source, err, falsePeers.asked)
 	}
 	c.check(a)
 }

@@ -81,7 +81,7 @@ func TestDecide(t *testing.T) {
 			[][]Commitment{{a}, {b2}, {c}}, []Commitment{a, none, c}, 1,
 		},
 		"filters say less than the root": {blind[:2], 2, [][]Commitment{{a}, {b}, {c}}, full, 0},
-		"two results, a filter lies about which": {
+		"two results, a filter is false about which": {
 			blurred, 2, [][]Commitment{{a}, {b2, b}, {c}}, full, 0,
 		},
 		"two results, one witness holds one of an owner that it does not name: no vote": {

@@ -137,7 +137,7 @@ func TestForgedCommitmentWithoutAResult(t *testing.T) {
 }
 
 // TestEmptyFilters checks that the filters of honest witnesses suffice. One honest witness is
-// silent. Lying witnesses sign the honest root, but their filters contain only different results,
+// silent. Byzantine witnesses sign the honest root, but their filters contain only different results,
 // including a result of a batch without a counted result.
 func TestEmptyFilters(t *testing.T) {
 	const seed, batches, maxFaulty = 9, 13, 4
@@ -167,7 +167,7 @@ func TestEmptyFilters(t *testing.T) {
 }
 
 // TestFewDenialsAreNotBelieved checks that the outcome does not depend on whether a client can read
-// the list of a lying witness, which depends on the announcements that it received.
+// the list of a Byzantine witness, which depends on the announcements that it received.
 func TestFewDenialsAreNotBelieved(t *testing.T) {
 	const seed = 11
 	ids := owners(2)

@@ -14,17 +14,19 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// openBook begins the tally of clienttest.Round, or of a similar round.
-func openBook(round coordinator.Round) *Tally {
+// openTally begins the tally of clienttest.Round, or of a similar round.
+func openTally(round coordinator.Round) *Tally {
 	return New(round, 1, round.Assignments(clienttest.Config(3)))
 }
 
 func TestHear(t *testing.T) {
 	round := clienttest.Round()
-	b := openBook(round)
-	s := &b.Slots[0]
-	owner, other := identity.ID(s.Owner), identity.ID(b.Slots[1].Owner)
-	hear := func(author identity.ID, a wire.ResultAnnouncement) error { return b.Hear(author, a, []byte{a.Blob[0]}) }
+	tally := openTally(round)
+	s := &tally.Slots[0]
+	owner, other := identity.ID(s.Owner), identity.ID(tally.Slots[1].Owner)
+	hear := func(author identity.ID, a wire.ResultAnnouncement) error {
+		return tally.Hear(author, a, []byte{a.Blob[0]})
+	}
 
 	elsewhere := clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{})
 	elsewhere.Batch = assign.BatchID{Start: s.Batch.Start, End: s.Batch.End + 1}
@@ -46,22 +48,22 @@ func TestHear(t *testing.T) {
 		}
 	}
 	// The third is accepted once witnesses hold it.
-	list := make([]Commitment, len(b.Slots))
+	list := make([]Commitment, len(tally.Slots))
 	list[0] = clienttest.Hash(3)
 	owners := clienttest.Owners(round)
-	b.Round.Witnesses = clienttest.Proofs(round.Seed, owners, list, list)
+	tally.Round.Witnesses = clienttest.Proofs(round.Seed, owners, list, list)
 	if err := hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, ErrTooManyBefore) {
 		t.Errorf("before the round is final: %v", err)
 	}
-	b.Final = true
+	tally.Final = true
 	if err := hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, ErrEquivocation) {
 		t.Errorf("in a final round: %v", err)
 	}
-	if o := b.Decide(); len(o.Counted) != 1 || o.Counted[0].Commitment != clienttest.Hash(3) || o.Missing != 1 || len(o.Lost) != 2 {
+	if o := tally.Decide(); len(o.Counted) != 1 || o.Counted[0].Commitment != clienttest.Hash(3) || o.Missing != 1 || len(o.Lost) != 2 {
 		t.Errorf("outcome %+v", o)
 	}
 	s.Candidates[2].State = Held
-	if o := b.Decide(); o.Missing != 0 || o.Sources[0] != s.Candidates[2] {
+	if o := tally.Decide(); o.Missing != 0 || o.Sources[0] != s.Candidates[2] {
 		t.Errorf("outcome %+v", o)
 	}
 }
@@ -71,64 +73,66 @@ func TestHear(t *testing.T) {
 // the witnesses' results.
 func TestHearWhereVotesWent(t *testing.T) {
 	round := clienttest.Round()
-	b := openBook(round)
-	s := &b.Slots[0]
+	tally := openTally(round)
+	s := &tally.Slots[0]
 	owner := identity.ID(s.Owner)
 	owners := clienttest.Owners(round)
-	only := func(c Commitment) []Commitment { return append([]Commitment{c}, make([]Commitment, len(b.Slots)-1)...) }
-	for _, c := range []Commitment{clienttest.Hash(1), clienttest.Hash(2)} {
-		_ = b.Hear(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
+	only := func(c Commitment) []Commitment {
+		return append([]Commitment{c}, make([]Commitment, len(tally.Slots)-1)...)
 	}
-	b.Round.Witnesses = clienttest.Proofs(round.Seed, owners, only(clienttest.Hash(3)), only(clienttest.Hash(4)), only(clienttest.Hash(5)))
-	b.Final = true
-	if o := b.Decide(); o.Missing != 1 {
+	for _, c := range []Commitment{clienttest.Hash(1), clienttest.Hash(2)} {
+		_ = tally.Hear(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
+	}
+	tally.Round.Witnesses = clienttest.Proofs(round.Seed, owners, only(clienttest.Hash(3)), only(clienttest.Hash(4)), only(clienttest.Hash(5)))
+	tally.Final = true
+	if o := tally.Decide(); o.Missing != 1 {
 		t.Fatalf("before the witnesses' results are known: %+v", o)
 	}
 	for _, c := range []Commitment{clienttest.Hash(3), clienttest.Hash(4), clienttest.Hash(5)} {
-		if err := b.Hear(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil); !errors.Is(err, ErrEquivocation) {
+		if err := tally.Hear(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil); !errors.Is(err, ErrEquivocation) {
 			t.Errorf("a result that a witness holds: %v", err)
 		}
 	}
-	if err := b.Hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(6), [32]byte{}), nil); !errors.Is(err, ErrTooManyBefore) {
+	if err := tally.Hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(6), [32]byte{}), nil); !errors.Is(err, ErrTooManyBefore) {
 		t.Errorf("a result that no witness holds: %v", err)
 	}
-	if o := b.Decide(); o.Missing != 0 || len(o.Counted) != 0 || len(o.Lost) != len(b.Slots) {
+	if o := tally.Decide(); o.Missing != 0 || len(o.Counted) != 0 || len(o.Lost) != len(tally.Slots) {
 		t.Errorf("outcome %+v", o)
 	}
 }
 
 // TestHiddenResult checks a trainer that fills the slots for results of its batch with results for
-// which lying witnesses vote, before the client receives the honest witnesses' results. The client
+// which Byzantine witnesses vote, before the client receives the honest witnesses' results. The client
 // must still accept them.
 func TestHiddenResult(t *testing.T) {
 	for name, held := range map[string]int{"one counts": 1, "each witness holds a different one": 7} {
 		t.Run(name, func(t *testing.T) {
 			round := clienttest.Round()
 			round.WitnessesElected, round.WitnessesNeeded = 10, 7
-			b := openBook(round)
-			s := &b.Slots[0]
+			tally := openTally(round)
+			s := &tally.Slots[0]
 			owners := clienttest.Owners(round)
 			var lists [][]Commitment
 			for k := range 7 {
-				list := make([]Commitment, len(b.Slots))
+				list := make([]Commitment, len(tally.Slots))
 				list[0] = clienttest.Numbered(2, 0, k%held)
 				lists = append(lists, list)
 			}
-			b.Round.Witnesses = clienttest.Proofs(round.Seed, owners, append(lists, make([][]Commitment, 3)...)...)
+			tally.Round.Witnesses = clienttest.Proofs(round.Seed, owners, append(lists, make([][]Commitment, 3)...)...)
 			garbage := make([]Commitment, 60)
 			for i := range garbage {
 				garbage[i] = clienttest.Numbered(3, 0, i)
 				for k := 7; k < 10; k++ {
-					b.Round.Witnesses[k].Commitments.Add(round.Seed, garbage[i][:])
+					tally.Round.Witnesses[k].Commitments.Add(round.Seed, garbage[i][:])
 				}
 			}
 			hear := func(c Commitment) error {
-				return b.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
+				return tally.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
 			}
 			for _, c := range garbage[:2] {
 				_ = hear(c)
 			}
-			b.Final = true
+			tally.Final = true
 			for _, c := range garbage[2:] {
 				_ = hear(c)
 			}
@@ -148,10 +152,10 @@ func TestHiddenResult(t *testing.T) {
 					t.Error("a result of an honest witness was displaced")
 				}
 			}
-			if len(s.Candidates) != MaxCandidates+10 || len(b.displaced) < held {
-				t.Errorf("%d results are kept, %d displaced", len(s.Candidates), len(b.displaced))
+			if len(s.Candidates) != MaxCandidates+10 || len(tally.displaced) < held {
+				t.Errorf("%d results are kept, %d displaced", len(s.Candidates), len(tally.displaced))
 			}
-			o := b.Decide()
+			o := tally.Decide()
 			if counts := held == 1; counts && (len(o.Counted) != 1 || o.Counted[0].Commitment != lists[0][0]) || !counts && (len(o.Counted) > 0 || o.Missing > 0) {
 				t.Errorf("outcome %+v", o)
 			}
@@ -164,25 +168,25 @@ func TestHiddenResult(t *testing.T) {
 func TestHeldResultsAreNotDisplaced(t *testing.T) {
 	round := clienttest.Round()
 	round.WitnessesElected = 1
-	b := openBook(round)
-	b.Begin([32]byte{1})
-	s := &b.Slots[0]
+	tally := openTally(round)
+	tally.Begin([32]byte{1})
+	s := &tally.Slots[0]
 	hear := func(c Commitment) error {
-		return b.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{1}), nil)
+		return tally.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{1}), nil)
 	}
 	_, _ = hear(clienttest.Hash(2)), hear(clienttest.Hash(1))
 	s.Candidates[0].State = Held
-	if proof, _ := b.Witness(); proof.CommitmentsRoot != merkle.Root(append([][32]byte{clienttest.Hash(2)}, make([][32]byte, len(b.Slots)-1)...)) {
+	if proof, _ := tally.Witness(); proof.CommitmentsRoot != merkle.Root(append([][32]byte{clienttest.Hash(2)}, make([][32]byte, len(tally.Slots)-1)...)) {
 		t.Fatal("a different result is proved")
 	}
 	s.Candidates[1].State = Held
-	b.Final = true
-	b.Round.Witnesses = make([]coordinator.Witness, 1)
+	tally.Final = true
+	tally.Round.Witnesses = make([]coordinator.Witness, 1)
 	for n := byte(3); n < 6; n++ {
 		c := clienttest.Hash(n)
-		b.Round.Witnesses[0].CommitmentsRoot = merkle.Root([][32]byte{c})
-		b.Round.Witnesses[0].Commitments = bloom.Filter{}
-		b.Round.Witnesses[0].Commitments.Add(round.Seed, c[:])
+		tally.Round.Witnesses[0].CommitmentsRoot = merkle.Root([][32]byte{c})
+		tally.Round.Witnesses[0].Commitments = bloom.Filter{}
+		tally.Round.Witnesses[0].Commitments.Add(round.Seed, c[:])
 		var want error
 		if n == 3 { // there is a free place, which the other results take
 			want = ErrEquivocation
@@ -192,7 +196,7 @@ func TestHeldResultsAreNotDisplaced(t *testing.T) {
 		}
 		s.Candidates[2].State = Held // too late to be proved
 	}
-	if s.Candidates[0].Commitment != clienttest.Hash(2) || s.Candidates[1].Commitment != clienttest.Hash(1) || len(s.Candidates) != 3 || len(b.displaced) != 2 {
-		t.Errorf("%d results are kept, %d displaced", len(s.Candidates), len(b.displaced))
+	if s.Candidates[0].Commitment != clienttest.Hash(2) || s.Candidates[1].Commitment != clienttest.Hash(1) || len(s.Candidates) != 3 || len(tally.displaced) != 2 {
+		t.Errorf("%d results are kept, %d displaced", len(s.Candidates), len(tally.displaced))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hostileRound is a round of honest and lying witnesses with all results that were announced for
+// hostileRound is a round of honest and Byzantine witnesses with all results that were announced for
 // it.
 type hostileRound struct {
 	round  coordinator.Round
@@ -79,7 +79,7 @@ func drawHostileRound(t *rapid.T) hostileRound {
 		}
 	}
 	for range maxFaulty {
-		h.lie(t, hostile)
+		h.addByzantine(t, hostile)
 	}
 	for k := range h.round.Witnesses {
 		h.round.Witnesses[k].Member = uint16(k)
@@ -87,9 +87,9 @@ func drawHostileRound(t *rapid.T) hostileRound {
 	return h
 }
 
-// lie adds a lying witness. It has a separate list or the root of a different witness, and a filter
+// addByzantine adds a Byzantine witness. It has a separate list or the root of a different witness, and a filter
 // that contains its list, nothing, or more.
-func (h *hostileRound) lie(t *rapid.T, hostile int) {
+func (h *hostileRound) addByzantine(t *rapid.T, hostile int) {
 	list := make([]Commitment, hostileBatches)
 	if len(h.honest) > 0 {
 		list = slices.Clone(h.honest[rapid.IntRange(0, len(h.honest)-1).Draw(t, "whose list")])
@@ -148,7 +148,7 @@ func (h hostileRound) clientOf(t *rapid.T) ballot {
 }
 
 // TestHonestClientsDecideAlike checks that clients that know everything choose the same results if
-// more than two thirds of the elected witnesses do not lie. An honest witness holds each chosen
+// more than two thirds of the elected witnesses are honest. An honest witness holds each chosen
 // result, and every result that a quorum of honest witnesses holds is chosen.
 func TestHonestClientsDecideAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

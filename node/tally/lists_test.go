@@ -62,19 +62,19 @@ func TestKnownListLeavesNothingUnknown(t *testing.T) {
 // crowdedRound returns the tally of a finished round whose witnesses have these lists. The results
 // of the first list are announced and held.
 func crowdedRound(seed uint64, lists [][]Commitment) *Tally {
-	b := &Tally{Final: true, Slots: make([]Slot, len(lists[0]))}
-	ids := manyOwners(len(b.Slots))
-	b.Round = coordinator.Round{Seed: seed, WitnessesElected: uint16(len(lists)), WitnessesNeeded: uint16(assign.Quorum(len(lists)))}
-	b.Round.Witnesses = clienttest.Proofs(seed, ids, lists...)
-	for i := range b.Slots {
+	tally := &Tally{Final: true, Slots: make([]Slot, len(lists[0]))}
+	ids := manyOwners(len(tally.Slots))
+	tally.Round = coordinator.Round{Seed: seed, WitnessesElected: uint16(len(lists)), WitnessesNeeded: uint16(assign.Quorum(len(lists)))}
+	tally.Round.Witnesses = clienttest.Proofs(seed, ids, lists...)
+	for i := range tally.Slots {
 		batch := uint64(i)
-		b.Slots[i] = Slot{Batch: assign.BatchID{Start: batch, End: batch + 1}, Owner: ids[i]}
+		tally.Slots[i] = Slot{Batch: assign.BatchID{Start: batch, End: batch + 1}, Owner: ids[i]}
 		if c := lists[0][i]; c != (Commitment{}) {
-			b.Slots[i].Candidates = []*Candidate{{Commitment: c, State: Held}}
+			tally.Slots[i].Candidates = []*Candidate{{Commitment: c, State: Held}}
 		}
 	}
-	b.Begin([32]byte{})
-	return b
+	tally.Begin([32]byte{})
+	return tally
 }
 
 // fullList returns a list with a result of every batch.
@@ -100,13 +100,13 @@ func TestForgedBesideAnotherHeldResult(t *testing.T) {
 		"its result claims another replica": func(s *Slot, _ int) { s.Candidates[0].Replica = [32]byte{1} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := crowdedRound(seed, [][]Commitment{list, list, list, list}[:witnesses])
+			tally := crowdedRound(seed, [][]Commitment{list, list, list, list}[:witnesses])
 			for i := range hostile {
-				deceive(&b.Slots[i], i)
-				c := forge(t, seed, uint64(i), filtersOf(b.Round.Witnesses)...)
-				b.Slots[i].Candidates = append([]*Candidate{{Commitment: c}}, b.Slots[i].Candidates...)
+				deceive(&tally.Slots[i], i)
+				c := forge(t, seed, uint64(i), filtersOf(tally.Round.Witnesses)...)
+				tally.Slots[i].Candidates = append([]*Candidate{{Commitment: c}}, tally.Slots[i].Candidates...)
 			}
-			o := b.Decide()
+			o := tally.Decide()
 			if o.Missing > 0 || len(o.Counted) != batches {
 				t.Fatalf("%d results are missing, %d count; open: %v", o.Missing, len(o.Counted), o.open)
 			}
@@ -142,38 +142,38 @@ func TestForgedWhereFewWitnessesHoldTheResult(t *testing.T) {
 			}
 		}
 	}
-	b := crowdedRound(seed, lists)
-	for i := range b.Slots {
-		b.Slots[i].Candidates = []*Candidate{{Commitment: list[i], State: Held}}
+	tally := crowdedRound(seed, lists)
+	for i := range tally.Slots {
+		tally.Slots[i].Candidates = []*Candidate{{Commitment: list[i], State: Held}}
 	}
 	var late []*Candidate
 	for i := range hostile {
 		c := &Candidate{Commitment: list[i]}
 		late = append(late, c)
-		forged := forge(t, seed, uint64(i), filtersOf(b.Round.Witnesses)...)
-		b.Slots[i].Candidates = []*Candidate{{Commitment: forged}, c}
-		b.unfetched += 2
+		forged := forge(t, seed, uint64(i), filtersOf(tally.Round.Witnesses)...)
+		tally.Slots[i].Candidates = []*Candidate{{Commitment: forged}, c}
+		tally.unfetched += 2
 	}
 	for i := range hostile {
-		if votes := b.Round.Votes(list[i]); votes >= int(b.Round.WitnessesNeeded) {
+		if votes := tally.Round.Votes(list[i]); votes >= int(tally.Round.WitnessesNeeded) {
 			t.Fatalf("%d witnesses hold a late result", votes)
 		}
 	}
-	if o := b.Judge(time.Time{}, true); o.Missing > 0 || !o.Unsure {
+	if o := tally.Judge(time.Time{}, true); o.Missing > 0 || !o.Unsure {
 		t.Fatalf("%d results are missing; unsure: %t", o.Missing, o.Unsure)
 	}
-	wanted := fetchable(b)
+	wanted := fetchable(tally)
 	for i, c := range late {
 		if !slices.Contains(wanted, c) {
 			t.Fatalf("the late result of batch %d is not fetched", i)
 		}
-		b.Hold(&b.Slots[i], c, 1)
+		tally.Hold(&tally.Slots[i], c, 1)
 	}
-	o := b.Judge(time.Time{}, true)
+	o := tally.Judge(time.Time{}, true)
 	if o.Missing > 0 || o.Unsure || len(o.Counted) != batches-hostile {
 		t.Errorf("%d results are missing, %d count; unsure: %t", o.Missing, len(o.Counted), o.Unsure)
 	}
-	if rest := fetchable(b); len(rest) > 0 {
+	if rest := fetchable(tally); len(rest) > 0 {
 		t.Errorf("%d results are fetched although nothing is missing", len(rest))
 	}
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // TestWitnessesThatHideTheOwnerDoNotFork checks rounds in which 1 of 3, 3 of 8 or 3 of 9 witnesses
-// lie. The trainer of batch 1 lies too, and sends its result to few honest members only. The lying
-// witnesses have the result in their filters, but do not list its owner. Some of them sign the
-// honest list, so that it can be found. A client that knows the result and a client that does not
+// are Byzantine. The trainer of batch 1 is Byzantine too, and sends its result to few honest members
+// only. The Byzantine witnesses have the result in their filters, but do not list its owner. Some of
+// them sign the honest list, so that it can be found. A client that knows the result and a client that does not
 // must not both be sure of different outcomes.
 func TestWitnessesThatHideTheOwnerDoNotFork(t *testing.T) {
 	const seed = 99

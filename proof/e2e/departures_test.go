@@ -167,7 +167,7 @@ func TestDepartures(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("commit points after every %d rounds:\n| departure | counted rounds that are lost | bound |\n| --- | --- | --- |\n%s", departureCommits, strings.Join(rows, "\n"))
+	t.Logf("intermediate checkpoints after every %d rounds:\n| departure | counted rounds that are lost | bound |\n| --- | --- | --- |\n%s", departureCommits, strings.Join(rows, "\n"))
 }
 
 // play runs the departure, waits for the run's end, and returns the lost rounds.

@@ -20,13 +20,13 @@ const decoys = 2 + coordinator.MaxWitnesses + 8
 
 // Submit implements env.Backend. A Byzantine client submits something other than its node's action.
 func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
-	if p.machine.Lies(scenario.LyingWitness) {
+	if p.machine.HasRole(scenario.LyingWitness) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:
 			a = p.distort(honest)
 		case coordinator.ReportCheckpoint:
-			if p.world.lies.Chance(400) {
-				honest.Digest[p.world.lies.Below(32)] ^= 1
+			if p.world.attacks.Chance(400) {
+				honest.Digest[p.world.attacks.Below(32)] ^= 1
 				a = honest
 			}
 		}
@@ -42,7 +42,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			return err
 		}
 	}
-	if p.machine.Lies(scenario.Gang) {
+	if p.machine.HasRole(scenario.Gang) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:
 			a = p.conspiracy(honest)
@@ -62,7 +62,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			}
 			a = vote
 		case coordinator.Accuse:
-			if p.machine.Lies(scenario.Gang) {
+			if p.machine.HasRole(scenario.Gang) {
 				return backend.ErrDisconnected // the member makes its own accusations
 			}
 		}
@@ -77,7 +77,7 @@ func (p *process) equivocate(message []byte) bool {
 	if !known || s.Author != p.machine.ID || p.trainer == nil {
 		return false
 	}
-	variant := byte(1 + p.world.lies.Below(3))
+	variant := byte(1 + p.world.attacks.Below(3))
 	other := model.NewResult(&p.trainer.model, s.Announcement.Step, s.Announcement.Batch, p.machine.ID, variant)
 	if first := p.blobs[s.Announcement.Blob]; len(first) > model.ResultSize {
 		other = append(other, first[model.ResultSize:]...)
@@ -87,7 +87,7 @@ func (p *process) equivocate(message []byte) bool {
 	a.Blob, a.Size = hash, uint32(len(other))
 	second := p.Sign(a)
 	for to := range p.world.machines {
-		if p.world.lies.Chance(500) {
+		if p.world.attacks.Chance(500) {
 			p.gossip(to, message)
 		} else {
 			p.gossip(to, second)
@@ -99,14 +99,14 @@ func (p *process) equivocate(message []byte) bool {
 
 // inform makes an honest member submit the proof that a trainer signed two results, as a member
 // does that receives both.
-func (w *world) inform(liar *process, one, other []byte) {
+func (w *world) inform(equivocator *process, one, other []byte) {
 	proof, ok := wire.NewEquivocation(one, other)
-	informer := w.machines[w.lies.Below(len(w.machines))]
+	informer := w.machines[w.attacks.Below(len(w.machines))]
 	if !ok || !informer.Honest() {
 		return // only other members receive it
 	}
 	w.after(second/2, func() {
-		if p := informer.process; p != nil && !p.ended && p.friends[liar.machine.Index] {
+		if p := informer.process; p != nil && !p.ended && p.friends[equivocator.machine.Index] {
 			p.sendAside(proof)
 		}
 	})
@@ -122,7 +122,7 @@ func falseClaim(step uint32) coordinator.Claim {
 
 // distort returns a false proof of a Byzantine witness, made from an honest proof.
 func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRound {
-	r := p.world.lies
+	r := p.world.attacks
 	state := p.machine.history().State()
 	proof.Claim = falseClaim(proof.Step)
 	switch r.Below(8) {
@@ -166,7 +166,7 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 			clear(proof.Commitments[:])
 			room := len(round.Assignments(state.Config)) // the maximum number of bits of a filter
 			for _, m := range p.world.machines {
-				for i := 0; i < decoys && room > 0 && m.Lies(scenario.HiddenResult); i++ {
+				for i := 0; i < decoys && room > 0 && m.HasRole(scenario.HiddenResult); i++ {
 					blob := m.decoy(proof.Step, i)
 					proof.Commitments.Add(round.Seed, blob[:])
 					room--
@@ -229,7 +229,7 @@ func (p *process) flood(state *coordinator.State) {
 // elected. It is called once in every new phase.
 func (p *process) conspire(state *coordinator.State) {
 	p.flood(state)
-	if p.machine.Lies(scenario.Gang) {
+	if p.machine.HasRole(scenario.Gang) {
 		p.evict(state)
 		p.comeAndGo(state)
 		p.frame(state)
@@ -238,15 +238,15 @@ func (p *process) conspire(state *coordinator.State) {
 	if round == nil {
 		return
 	}
-	if p.machine.Lies(scenario.FalseAccuser) && p.world.lies.Chance(500) && len(round.Members) > 1 {
-		accused := round.Members[p.world.lies.Below(len(round.Members))]
-		step := state.Progress.Step - uint32(p.world.lies.Below(2))
+	if p.machine.HasRole(scenario.FalseAccuser) && p.world.attacks.Chance(500) && len(round.Members) > 1 {
+		accused := round.Members[p.world.attacks.Below(len(round.Members))]
+		step := state.Progress.Step - uint32(p.world.attacks.Below(2))
 		p.sendAside(coordinator.HealthCheck{Step: step, Clients: []coordinator.ClientID{accused}})
 		if accused != coordinator.ClientID(p.machine.ID) { // its own signature is in the proof
 			p.sendAside(p.framing(accused, step))
 		}
 	}
-	if p.machine.Lies(scenario.LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.lies.Chance(500) {
+	if p.machine.HasRole(scenario.LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.attacks.Chance(500) {
 		proof := coordinator.WitnessRound{Step: round.Step}
 		for _, id := range round.Members {
 			proof.Participants.Add(round.Seed, id[:])

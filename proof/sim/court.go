@@ -56,15 +56,15 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 		p.court.asked[r] = p.world.now
 	}
 	switch own := r.trainer == coordinator.ClientID(m.ID); {
-	case m.Lies(scenario.Gang):
-		return !asker.machine.Lies(scenario.Gang)
+	case m.HasRole(scenario.Gang):
+		return !asker.machine.HasRole(scenario.Gang)
 	case !own:
 		return false
-	case m.Lies(scenario.CheatingTrainer) && m.cheats(r.step) && m.chance("opens", r.step, 500):
+	case m.HasRole(scenario.CheatingTrainer) && m.cheats(r.step) && m.chance("opens", r.step, 500):
 		return true
-	case m.Lies(scenario.Silent):
+	case m.HasRole(scenario.Silent):
 		return p.isSoSilent(asker, r)
-	case m.Lies(scenario.Fleeing) && m.chance("flees", r.step, 500):
+	case m.HasRole(scenario.Fleeing) && m.chance("flees", r.step, 500):
 		p.sendAside(coordinator.Withdraw{Client: coordinator.ClientID(m.ID)})
 		return true
 	}
@@ -88,7 +88,7 @@ func (p *process) isSoSilent(asker *process, r result) bool {
 // votes guilty against non-members, and blocks trials of its members.
 func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes bool) {
 	m, accused := p.machine, p.world.cast.Of(v.Client)
-	v.Guilty = !m.Lies(scenario.Gang) || !accused.Lies(scenario.Gang)
+	v.Guilty = !m.HasRole(scenario.Gang) || !accused.HasRole(scenario.Gang)
 	return v, v.Guilty || !m.chance("abstains", v.Step, 500)
 }
 
@@ -120,13 +120,13 @@ func (p *process) slander(s *coordinator.State) {
 		return
 	}
 	p.court.spoke = step
-	friendly := m.Lies(scenario.Gang) && m.chance("friendly", step, 300)
+	friendly := m.HasRole(scenario.Gang) && m.chance("friendly", step, 300)
 	var candidates []result
 	for i := range s.Epoch.Rounds {
 		round := &s.Epoch.Rounds[i]
 		for _, a := range p.world.draws.Assignments(round, s.Config) {
 			id := round.Members[a.Member]
-			if other := p.world.cast.Of(id); other != m.Member && (!m.Lies(scenario.Gang) || other.Lies(scenario.Gang) == friendly) {
+			if other := p.world.cast.Of(id); other != m.Member && (!m.HasRole(scenario.Gang) || other.HasRole(scenario.Gang) == friendly) {
 				candidates = append(candidates, result{round.Step, id})
 			}
 		}
@@ -135,12 +135,12 @@ func (p *process) slander(s *coordinator.State) {
 		return
 	}
 	candidates = p.victims(candidates)
-	r := candidates[p.world.lies.Below(len(candidates))]
+	r := candidates[p.world.attacks.Below(len(candidates))]
 	fault := coordinator.FaultResult
 	if m.chance("fault", step, 500) {
 		fault = coordinator.FaultSilent
 		if m.chance("part", step, 500) {
-			fault = coordinator.FaultPart + coordinator.Fault(p.world.lies.Below(scenario.Parts))
+			fault = coordinator.FaultPart + coordinator.Fault(p.world.attacks.Below(scenario.Parts))
 		}
 	}
 	p.sendAside(coordinator.Accuse{Step: r.step, Client: r.trainer, Fault: fault})

@@ -35,7 +35,7 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	s := p.machine.history().State()
 	round := s.RoundOfStep(proof.Step)
 	proof.Claim = falseClaim(proof.Step)
-	switch p.world.lies.Below(6) { // to influence the audits, or to be accepted without influence on them
+	switch p.world.attacks.Below(6) { // to influence the audits, or to be accepted without influence on them
 	case 0:
 		proof.Reveal[0] ^= 1
 	case 1:
@@ -65,7 +65,7 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 // reveals of honest members.
 func (p *process) withhold(ready coordinator.Ready) coordinator.Ready {
 	grinding := p.world.schemeOf(ready.Epoch) == grinds
-	if grinding && p.machine.Index%3 == 0 || p.world.lies.Chance(300) {
+	if grinding && p.machine.Index%3 == 0 || p.world.attacks.Chance(300) {
 		ready.Reveal[0] ^= 1
 	}
 	return ready
@@ -76,7 +76,7 @@ func (p *process) dawdle() int64 {
 	if p.world.schemeOf(p.machine.history().State().Progress.Epoch) != dawdles {
 		return 0
 	}
-	return p.world.lies.Between(2*second, 4*second)
+	return p.world.attacks.Between(2*second, 4*second)
 }
 
 // gangModel returns the digest that all coalition members report after a step.
@@ -89,7 +89,7 @@ func gangModel(step uint32) [32]byte {
 func (p *process) evict(state *coordinator.State) {
 	var accused []coordinator.ClientID
 	for _, id := range state.Accusable() {
-		if m := p.world.cast.Find([32]byte(id)); m != nil && !m.Lies(scenario.Gang) {
+		if m := p.world.cast.Find([32]byte(id)); m != nil && !m.HasRole(scenario.Gang) {
 			accused = append(accused, id)
 		}
 	}
@@ -109,7 +109,7 @@ func (p *process) comeAndGo(state *coordinator.State) {
 	switch {
 	case p.machine.Index%2 != 0:
 	case state.RunState == coordinator.Warmup && aim == grinds && healthy && slices.Contains(state.Epoch.Ready, me),
-		state.RunState == coordinator.RoundTrain && aim == comesAndGoes && healthy && p.world.lies.Chance(500):
+		state.RunState == coordinator.RoundTrain && aim == comesAndGoes && healthy && p.world.attacks.Chance(500):
 		p.sendAside(coordinator.Withdraw{Client: me})
 	case state.RunState == coordinator.RoundTrain && !healthy:
 		p.sendAside(coordinator.Return{Epoch: state.Progress.Epoch})
@@ -120,7 +120,7 @@ func (p *process) comeAndGo(state *coordinator.State) {
 func (p *process) frame(state *coordinator.State) {
 	for _, s := range p.world.registry.OfStep(state.Progress.Step) {
 		victim := p.world.cast.Find(s.Author)
-		if !victim.Honest() || !p.world.lies.Chance(100) {
+		if !victim.Honest() || !p.world.attacks.Chance(100) {
 			continue
 		}
 		other := s.Announcement
@@ -137,5 +137,5 @@ func (p *process) frame(state *coordinator.State) {
 // hides reports whether the coalition hides the records of one history from clients that see the
 // other.
 func (p *process) hides(other *process) bool {
-	return p.machine.history() != other.machine.history() && (p.machine.Lies(scenario.Gang) || other.machine.Lies(scenario.Gang))
+	return p.machine.history() != other.machine.history() && (p.machine.HasRole(scenario.Gang) || other.machine.HasRole(scenario.Gang))
 }

@@ -23,7 +23,7 @@ const (
 // hogs read as slowly as they can.
 func (p *process) hog(s *coordinator.State) {
 	m, step := p.machine, s.Progress.Step
-	if !m.Lies(scenario.Hog) || p.court.hogged == step || s.RunState != coordinator.RoundTrain || step < 2 {
+	if !m.HasRole(scenario.Hog) || p.court.hogged == step || s.RunState != coordinator.RoundTrain || step < 2 {
 		return
 	}
 	p.court.hogged = step
@@ -84,7 +84,7 @@ func (p *process) openTo(asker *process, request, response []byte, err error, re
 	}
 	r, ok := openedResult(request)
 	m := p.machine
-	if !ok || err != nil || !m.Lies(scenario.Withhold) || r.trainer != coordinator.ClientID(m.ID) || asker.machine.Lies(scenario.LinkLiars) {
+	if !ok || err != nil || !m.HasRole(scenario.Withhold) || r.trainer != coordinator.ClientID(m.ID) || asker.machine.HasRole(scenario.ByzantineOnLinks) {
 		return response, err
 	}
 	if p.court.asked[r] == 0 {
@@ -124,8 +124,8 @@ var askLater = binary.LittleEndian.AppendUint32(nil, 1000)
 func (p *process) withoutOne(asker *process, request []byte) (changed []byte, others bool) {
 	r, ok := openedResult(request)
 	m := p.machine
-	if !ok || len(request) != 44 || !m.Lies(scenario.Withhold) || p.world.plan.Links.Manner != scenario.WithholdsOne ||
-		r.trainer != coordinator.ClientID(m.ID) || asker.machine.Lies(scenario.LinkLiars) {
+	if !ok || len(request) != 44 || !m.HasRole(scenario.Withhold) || p.world.plan.Links.Manner != scenario.WithholdsOne ||
+		r.trainer != coordinator.ClientID(m.ID) || asker.machine.HasRole(scenario.ByzantineOnLinks) {
 		return request, true
 	}
 	if p.court.asked[r] == 0 {

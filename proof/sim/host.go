@@ -43,7 +43,7 @@ type host struct {
 	update  *backend.Update      // newest published update
 	sent    []*backend.Update    // per client: the newest sent update
 	alarm   uint64               // number of the newest alarm; older alarms have no effect
-	lying   lying                // state of a Byzantine host
+	attack  hostAttack           // state of a Byzantine host
 	changed bool                 // connections were opened or closed since the host last checked
 }
 
@@ -337,7 +337,7 @@ func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	}
 	before := check.MarkOf(s)
 	if !h.world.rules.doTick(s, now, draw) {
-		h.checker.Settled(s, now)
+		h.checker.CaughtUp(s, now)
 		return false
 	}
 	h.checker.Ticked(s, before, now)
@@ -417,7 +417,7 @@ func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
 func (h *host) Connected(i int) bool {
 	w := h.world
 	m := w.machines[i]
-	return h.up && (m.history() == h || m.Lies(scenario.Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
+	return h.up && (m.history() == h || m.HasRole(scenario.Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
 }
 
 // Base implements check.Host.

@@ -68,11 +68,11 @@ func ejectionOf(t *testing.T, o Options, manner scenario.Manner) (step uint32, s
 	t.Helper()
 	w := newWorld(o)
 	defer w.workers.Close()
-	w.plan.Links.Manner, w.plan.Links.Liars = manner, 1
+	w.plan.Links.Manner, w.plan.Links.Byzantine = manner, 1
 	guilty := -1
 	for i, m := range w.machines {
 		switch {
-		case !m.Lies(scenario.Withhold):
+		case !m.HasRole(scenario.Withhold):
 			m.Roles = 0
 		case guilty < 0:
 			guilty = i

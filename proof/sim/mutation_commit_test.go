@@ -11,16 +11,16 @@ import (
 
 // commitMutations break the rules of intermediate checkpoints.
 var commitMutations = []mutation{
-	{"a commit point is forgotten when its epoch ends", commitForgotten(true), scenario.AllFaults, []check.Assertion{check.CommitKept}, 50},
-	{"a commit point before the checkpoint is forgotten", commitForgotten(false), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
+	{"an intermediate checkpoint is forgotten when its epoch ends", commitForgotten(true), scenario.AllFaults, []check.Assertion{check.CommitKept}, 50},
+	{"an intermediate checkpoint before the checkpoint is forgotten", commitForgotten(false), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
 	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
-	{"one report is a commit point", commitOf(func(reports, _ int) bool { return reports > 0 }), scenario.AllFaults, []check.Assertion{check.CommitKept, check.CheckpointTrue}, 0},
+	{"one report is an intermediate checkpoint", commitOf(func(reports, _ int) bool { return reports > 0 }), scenario.AllFaults, []check.Assertion{check.CommitKept, check.CheckpointTrue}, 0},
 	{"an epoch falls back to the origin though members hold the model", fallsTooFar, scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
 }
 
-// TestCommitPoints has members that report models while rounds run. All assertions must hold, and
+// TestRecordedIntermediateCheckpoints has members that report models while rounds run. All assertions must hold, and
 // intermediate checkpoints must be recorded.
-func TestCommitPoints(t *testing.T) {
+func TestRecordedIntermediateCheckpoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates runs")
 	}
@@ -42,7 +42,7 @@ func TestCommitPoints(t *testing.T) {
 	if made == 0 {
 		t.Error("no intermediate checkpoint was made")
 	}
-	t.Logf("%d commit points", made)
+	t.Logf("%d intermediate checkpoints", made)
 }
 
 // instead changes the state before a tick that leaves a phase.

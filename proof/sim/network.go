@@ -28,7 +28,7 @@ var (
 	errForged      = errors.New("missing signature")
 )
 
-// reach decides the fate of one message between two clients.
+// reach decides the outcome of one message between two clients.
 func (w *world) reach(from, to int) (delay int64, lost bool) {
 	delay = w.machines[from].latency + w.machines[to].latency
 	if w.healed {
@@ -65,10 +65,10 @@ func (p *process) Bytes() (sent, received uint64) { return 0, 0 }
 
 // Publish implements env.Gossip.
 func (p *process) Publish(_ context.Context, message []byte) error {
-	if p.machine.Lies(scenario.Equivocation) && p.equivocate(message) {
+	if p.machine.HasRole(scenario.Equivocation) && p.equivocate(message) {
 		return nil
 	}
-	if p.machine.Lies(scenario.HiddenResult) && p.hide(message) {
+	if p.machine.HasRole(scenario.HiddenResult) && p.hide(message) {
 		return nil
 	}
 	for to := range p.world.machines {
@@ -213,7 +213,7 @@ func (p *process) answerOf(ctx context.Context, to identity.ID, protocol string,
 
 // push sends a client a result, which takes one one-way delay.
 func (p *process) push(ctx context.Context, to int, request []byte) error {
-	if p.machine.Lies(scenario.Equivocation) || p.machine.Lies(scenario.HiddenResult) { // the recipients are chosen when it is gossiped
+	if p.machine.HasRole(scenario.Equivocation) || p.machine.HasRole(scenario.HiddenResult) { // the recipients are chosen when it is gossiped
 		return errUnreachable
 	}
 	if p.world.net != nil {

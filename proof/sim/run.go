@@ -37,7 +37,7 @@ func Run(o Options) Result {
 func newWorld(o Options) *world {
 	w := &world{
 		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults, Links: o.Links}), rules: o.rules,
-		links: random.New(o.Seed, "links"), lies: random.New(o.Seed, "lies"), faults: random.New(o.Seed, "faults"),
+		links: random.New(o.Seed, "links"), attacks: random.New(o.Seed, "lies"), faults: random.New(o.Seed, "faults"),
 		hash: 0xcbf29ce484222325,
 	}
 	w.cast = cast.New(o.Seed, &w.plan)

@@ -20,7 +20,7 @@ func TestSeeds(t *testing.T) {
 	}{
 		{scenario.NoFaults, 8, 3}, {scenario.AllFaults, 8, 15}, {scenario.AllFaults, 24, 2}, {scenario.AllFaults, 2, 10}, {scenario.NoFaults, 64, 1},
 		{scenario.HiddenResult | scenario.LyingWitness, 16, 8}, // each is harmless without the other
-		{scenario.HonestFaults, 8, 30}, {scenario.HonestFaults, 24, 2}, {scenario.AuditLiars, 12, 5},
+		{scenario.HonestFaults, 8, 30}, {scenario.HonestFaults, 24, 2}, {scenario.ByzantineInAudits, 12, 5},
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
 			t.Parallel()

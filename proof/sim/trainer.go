@@ -88,11 +88,11 @@ func (t *trainer) move(step uint32, payloads [][]byte) (moved [][]byte, again *a
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	p := t.process
-	if p.machine.Lies(scenario.SilentTrainer) && p.world.lies.Chance(800) || p.machine.Lies(scenario.Gang) && p.world.lies.Chance(100) {
+	if p.machine.HasRole(scenario.SilentTrainer) && p.world.attacks.Chance(800) || p.machine.HasRole(scenario.Gang) && p.world.attacks.Chance(100) {
 		return nil, 0, errSilent
 	}
 	late := int64(0)
-	if p.machine.Lies(scenario.Gang) {
+	if p.machine.HasRole(scenario.Gang) {
 		late = p.dawdle()
 	}
 	took := p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)
@@ -113,14 +113,14 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 		p.machine.history().checker.Violate(check.NodeSound, "%s trained step %d from results of step %d that were not confirmed", p.machine.Name(), step, t.speculation.step)
 	}
 	payload := model.NewResult(&from, step, batch.ID, p.machine.ID, 0)
-	if p.machine.Lies(scenario.InvalidResult) {
-		payload = model.Spoil(payload, p.world.lies)
+	if p.machine.HasRole(scenario.InvalidResult) {
+		payload = model.Spoil(payload, p.world.attacks)
 	}
 	return payload, 2 + float64(batch.ID.Start%16)/100, nil // a loss that depends on the batch, as in real models
 }
 
 func (t *trainer) Verify(payload []byte, step uint32, batch assign.BatchID, owner [32]byte) error {
-	if owner == t.process.machine.ID && t.process.machine.Lies(scenario.InvalidResult) {
+	if owner == t.process.machine.ID && t.process.machine.HasRole(scenario.InvalidResult) {
 		return nil
 	}
 	if heard := t.process.world.rules.verified; heard != nil {

@@ -56,10 +56,10 @@ type world struct {
 	net     *links.Network    // nil: links only have a delay
 	results map[[32]byte]bool // blobs that are results; nil without net
 
-	links, lies, faults *random.Source
-	cut                 []int // per client: number of partitions between it and the other clients
-	cutHost             []int // per client: number of partitions between it and the host
-	dataDown            int64 // end of the time without data servers
+	links, attacks, faults *random.Source
+	cut                    []int // per client: number of partitions between it and the other clients
+	cutHost                []int // per client: number of partitions between it and the host
+	dataDown               int64 // end of the time without data servers
 
 	hash  uint64 // of all events
 	steps uint64 // number of events
@@ -106,7 +106,7 @@ func (w *world) Violate(v *check.Violation) {
 // origin returns a client's network and its seat limit. All coalition members come from one
 // network, other clients from unlimited networks.
 func (w *world) origin(m *cast.Member) core.Origin {
-	if !m.Lies(scenario.Gang) {
+	if !m.HasRole(scenario.Gang) {
 		return core.Origin{}
 	}
 	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: w.plan.Crew.Size}

@@ -94,7 +94,7 @@ func TestExamine(t *testing.T) {
 	}
 	first := func(results []codec.TensorResult) { results[0].Values[5] *= 2 }
 	honest := shown(t, cheat, cheat, nil)
-	lied := shown(t, cheat, cheat, negated)
+	dishonest := shown(t, cheat, cheat, negated)
 	for name, c := range map[string]struct {
 		e     Exhibit
 		run   [32]byte
@@ -102,12 +102,12 @@ func TestExamine(t *testing.T) {
 		wrong bool
 	}{
 		"honest":                  {honest, run, Finding{cheat.ID(), step, audit.FaultNone, 3, 0}, false},
-		"negated":                 {lied, run, Finding{cheat.ID(), step, audit.FaultSent, 3, 3}, false},
+		"negated":                 {dishonest, run, Finding{cheat.ID(), step, audit.FaultSent, 3, 3}, false},
 		"one value":               {shown(t, cheat, cheat, first), run, Finding{cheat.ID(), step, audit.FaultSent, 3, 1}, false},
-		"of another run":          {lied, [32]byte{8}, Finding{}, true},
+		"of another run":          {dishonest, [32]byte{8}, Finding{}, true},
 		"signed by the accuser":   {shown(t, cheat, accuser, negated), run, Finding{}, true},
-		"another result":          {Exhibit{lied.Announcement, honest.Result, lied.Previous, lied.Opening}, run, Finding{}, true},
-		"another result, honest":  {Exhibit{honest.Announcement, lied.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
+		"another result":          {Exhibit{dishonest.Announcement, honest.Result, dishonest.Previous, dishonest.Opening}, run, Finding{}, true},
+		"another result, honest":  {Exhibit{honest.Announcement, dishonest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
 		"another opening":         {Exhibit{honest.Announcement, honest.Result, honest.Previous, changed(honest.Opening, 60)}, run, Finding{}, true},
 		"another root before":     {Exhibit{honest.Announcement, honest.Result, [32]byte{1}, honest.Opening}, run, Finding{}, true},
 		"nothing announced":       {Exhibit{nil, honest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
@@ -125,7 +125,7 @@ func TestExamine(t *testing.T) {
 			}
 		})
 	}
-	if _, err := lied.Examine(run, audit.Shapes{{Chunks: 31, Rows: 1, Cols: 1, K: 1}}, rules); !errors.Is(err, ErrExhibit) {
+	if _, err := dishonest.Examine(run, audit.Shapes{{Chunks: 31, Rows: 1, Cols: 1, K: 1}}, rules); !errors.Is(err, ErrExhibit) {
 		t.Errorf("with a different model: %v", err)
 	}
 }

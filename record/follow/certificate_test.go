@@ -120,9 +120,9 @@ func TestHostFaultKeepsItsEvidence(t *testing.T) {
 	}{
 		"two": {[]wire.Head{a, b}, true}, "one twice": {[]wire.Head{a, a}, false}, "one that nobody signed": {[]wire.Head{a, unsigned}, false},
 	} {
-		lie := &HostFault{Reason: name, Evidence: Evidence{Genesis: f.Genesis().Raw, Heads: test.heads, Index: 3, Records: [][]byte{{1, 2}}, Announcement: []byte("a")}}
-		read, err := ReadHostFault(lie.JSON())
-		if err != nil || !cmp.Equal(lie, read) {
+		fault := &HostFault{Reason: name, Evidence: Evidence{Genesis: f.Genesis().Raw, Heads: test.heads, Index: 3, Records: [][]byte{{1, 2}}, Announcement: []byte("a")}}
+		read, err := ReadHostFault(fault.JSON())
+		if err != nil || !cmp.Equal(fault, read) {
 			t.Errorf("%s: read %v, %v", name, read, err)
 			continue
 		}
@@ -136,7 +136,7 @@ func TestHostFaultKeepsItsEvidence(t *testing.T) {
 		}
 	}
 	if !errors.As(fmt.Errorf("wrapped: %w", error(&HostFault{Reason: "x"})), new(*HostFault)) {
-		t.Error("errors.As does not find a lie")
+		t.Error("errors.As does not find a host fault")
 	}
 }
 

@@ -138,11 +138,11 @@ func TestHostFaultsAreFound(t *testing.T) {
 			return append([]byte{byte(KindAction)}, wire.SignAction(backendtest.Key(2), other.Run(), 1, coordinator.Join{})...)
 		},
 	}
-	for name, lie := range tests {
+	for name, record := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := begun(t)
 			head := f.Head()
-			if _, err := f.Apply(lie(f)); !errors.Is(err, ErrRecord) {
+			if _, err := f.Apply(record(f)); !errors.Is(err, ErrRecord) {
 				t.Fatalf("%v", err)
 			}
 			if _, err := f.Apply(action(f, backendtest.Key(2), 1, coordinator.Join{})); err == nil || f.Head() != head {

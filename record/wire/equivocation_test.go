@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-var liar = identity.FromSeed([identity.SeedSize]byte{9})
+var equivocator = identity.FromSeed([identity.SeedSize]byte{9})
 
 // results returns two signed results of one key. The second has a head of the log and the
 // differences that change makes.
@@ -20,7 +20,7 @@ func results(change func(second *ResultAnnouncement)) (first, second []byte) {
 	b := a
 	b.Blob, b.Start = [32]byte{3}, testHead()
 	change(&b)
-	return SignAnnouncement(liar, a), SignAnnouncement(liar, b)
+	return SignAnnouncement(equivocator, a), SignAnnouncement(equivocator, b)
 }
 
 func testEquivocation() coordinator.Equivocation {
@@ -34,7 +34,7 @@ func testEquivocation() coordinator.Equivocation {
 
 func TestTwoResultsAreAProof(t *testing.T) {
 	proof := testEquivocation()
-	if proof.Client != coordinator.ClientID(liar.ID()) || proof.Step != 9 || !Proves(proof, walk) {
+	if proof.Client != coordinator.ClientID(equivocator.ID()) || proof.Step != 9 || !Proves(proof, walk) {
 		t.Fatalf("proof about %x, step %d", proof.Client, proof.Step)
 	}
 	opened, err := OpenAction(SignAction(testKey(), walk, 1, proof), walk)

@@ -107,7 +107,7 @@ static void client_replaced(struct client *c, uint32_t before, uint32_t commit, 
 	c->holds_model = holds;
 }
 
-// state_record_model ports the second half of State.settleCheckpoint: the model of the last step,
+// state_record_model ports the second half of State.finalizeCheckpoint: the model of the last step,
 // or the newest intermediate checkpoint, becomes the checkpoint.
 static void state_record_model(struct state *s, uint32_t step, const struct key *digest, bool last) {
 	struct checkpoint *checkpoint = &s->model.checkpoint;
@@ -132,7 +132,7 @@ static void state_record_model(struct state *s, uint32_t step, const struct key 
 	for (uint32_t i = 0; i < s->upload_count; i++) s->uploads[i].tries = 0;
 }
 
-// state_settle_checkpoint ports State.settleCheckpoint.
+// state_settle_checkpoint ports State.finalizeCheckpoint.
 void state_settle_checkpoint(struct state *s) {
 	const struct key *agreed = state_agreed(s);
 	uint32_t step = agreed ? s->progress.step - 1 : s->epoch.commit_step;

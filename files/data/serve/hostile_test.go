@@ -326,10 +326,10 @@ func TestFalseReceipts(t *testing.T) {
 
 // TestServerThatContradictsItself sends different tokens for the same sequences.
 func TestServerThatContradictsItself(t *testing.T) {
-	var lies atomic.Bool
+	var contradicts atomic.Bool
 	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
 		b, err := samples(id)
-		if lies.Load() {
+		if contradicts.Load() {
 			b.Sequences[0][1] = 7
 		}
 		return b, err
@@ -344,7 +344,7 @@ func TestServerThatContradictsItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lies.Store(true)
+	contradicts.Store(true)
 	if _, err := c.Batch(t.Context(), owned(t, s, 1)); !errors.Is(err, data.ErrOtherData) || !data.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}

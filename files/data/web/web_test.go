@@ -248,7 +248,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 		{"odd length", func(w http.ResponseWriter, r *http.Request) {
 			http.ServeContent(w, r, "", begun, strings.NewReader("123456789012345"))
 		}, tokens.ErrOddLength},
-		{"lies about its size", endless("Content-Range", "bytes 0-5/9223372036854775808"), nil},
+		{"states a wrong size", endless("Content-Range", "bytes 0-5/9223372036854775808"), nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

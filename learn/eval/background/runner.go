@@ -13,9 +13,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// settle is how long the model must have been unused before a question is asked. Within a round,
+// idleDelay is how long the model must have been unused before a question is asked. Within a round,
 // the model is unused for shorter times, which are too short for a question.
-const settle = 50 * time.Millisecond
+const idleDelay = 50 * time.Millisecond
 
 // crowdedShare is the length of the pause after a question, as a multiple of the question's time,
 // if other programs keep all processors busy. It leaves a two-hundredth of one processor for
@@ -181,7 +181,7 @@ func (r *Runner) wait(ctx context.Context) *task {
 		t, change := r.due(), r.change
 		pause := time.Duration(math.MaxInt64)
 		if r.reader != nil && r.users == 0 && t != nil {
-			if pause = settle - time.Since(r.since); pause <= 0 && ctx.Err() == nil {
+			if pause = idleDelay - time.Since(r.since); pause <= 0 && ctx.Err() == nil {
 				if pause = r.rest(); pause <= 0 {
 					r.mu.Unlock()
 					return t
@@ -209,7 +209,7 @@ func (r *Runner) rest() time.Duration {
 	if rest <= 0 || r.options.Crowded == nil || !r.options.Crowded() {
 		return 0
 	}
-	return min(rest, settle)
+	return min(rest, idleDelay)
 }
 
 // due returns the task to continue or start: a started task, or else a task that was never

@@ -143,7 +143,7 @@ func TestQuestionYieldsAtOnce(t *testing.T) {
 			r.SetStep(step + 1)
 			done()
 			done()
-			time.Sleep(settle - time.Millisecond)
+			time.Sleep(idleDelay - time.Millisecond)
 			if synctest.Wait(); lm.asked != asked {
 				t.Fatal("asked too early")
 			}

@@ -162,9 +162,9 @@ func TestFetchedBlobIsServed(t *testing.T) {
 
 func TestOneOfSeveralHoldersSendsWrongData(t *testing.T) {
 	t.Parallel()
-	nodes := p2ptest.New(t, "a", "b", "c", "liar")
+	nodes := p2ptest.New(t, "a", "b", "c", "corrupt")
 	data := payload(6*maxRange + 12345)
-	liar := flipping(nodes[3], holding(data), 100_000)
+	corrupt := flipping(nodes[3], holding(data), 100_000)
 	b, c := counted(nodes[1], holding(data)), counted(nodes[2], holding(data))
 	store := NewStore(1 << 30)
 	hash := Hash(blake3.Sum256(data))
@@ -173,11 +173,11 @@ func TestOneOfSeveralHoldersSendsWrongData(t *testing.T) {
 	if err != nil || !bytes.Equal(got, data) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
-	if liar.Load() > perHolder || b.Load() == 0 || c.Load() == 0 {
-		t.Errorf("asked the liar %d times, the other holders %d and %d times", liar.Load(), b.Load(), c.Load())
+	if corrupt.Load() > perHolder || b.Load() == 0 || c.Load() == 0 {
+		t.Errorf("asked the corrupt holder %d times, the other holders %d and %d times", corrupt.Load(), b.Load(), c.Load())
 	}
 	if !nodes[0].Avoids(nodes[3].ID()) || nodes[0].Score(nodes[1].ID()) != 0 {
-		t.Errorf("scores: the liar's %v, an honest holder's %v", nodes[0].Score(nodes[3].ID()), nodes[0].Score(nodes[1].ID()))
+		t.Errorf("scores: the corrupt holder's %v, an honest holder's %v", nodes[0].Score(nodes[3].ID()), nodes[0].Score(nodes[1].ID()))
 	}
 	// The next fetch asks this holder last.
 	if order := store.holders.order(nodes[0], holders); order[2] != nodes[3].ID() {
@@ -271,7 +271,7 @@ func TestFetchFailures(t *testing.T) {
 	hash := Hash(blake3.Sum256(data))
 	Serve(nodes[1], holding(data))
 	flipping(nodes[2], holding(data), 9)
-	b, liar := []identity.ID{nodes[1].ID()}, []identity.ID{nodes[2].ID()}
+	b, corrupt := []identity.ID{nodes[1].ID()}, []identity.ID{nodes[2].ID()}
 	tests := []struct {
 		name    string
 		hash    Hash
@@ -288,7 +288,7 @@ func TestFetchFailures(t *testing.T) {
 		{"over the store's limit", hash, 1<<20 + 1, b, ErrFull},
 		{"absurd", hash, 1<<64 - 1, b, ErrFull},
 		{"just above the largest int64", hash, 1<<63 + 5, b, ErrFull},
-		{"only a liar", hash, uint64(len(data)), liar, errCorrupt},
+		{"only a corrupt holder", hash, uint64(len(data)), corrupt, errCorrupt},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -281,7 +281,7 @@ func TestStallBehindARelayIsNotBlamed(t *testing.T) {
 
 // TestMemoryStaysFlat checks that wrong sizes and wrong bytes do not increase the memory in use.
 func TestMemoryStaysFlat(t *testing.T) {
-	nodes := p2ptest.New(t, "joiner", "liar")
+	nodes := p2ptest.New(t, "joiner", "corrupt")
 	data := payload(4 * groupSize)
 	hash := Hash(blake3.Sum256(data))
 	flipping(nodes[1], holding(data), 8) // claims an absurd size

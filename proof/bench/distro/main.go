@@ -62,12 +62,12 @@ func (o options) run(ctx context.Context) error {
 }
 
 // bar prints a result next to its target.
-func bar(label string, figure float64, format string, good bool, want string) {
+func bar(label string, value float64, format string, good bool, want string) {
 	verdict := "met"
 	if !good {
 		verdict = "NOT met"
 	}
-	fmt.Printf("%-58s "+format+"   (bar %s: %s)\n", label, figure, want, verdict)
+	fmt.Printf("%-58s "+format+"   (bar %s: %s)\n", label, value, want, verdict)
 }
 
 func median(values []float64) float64 {

@@ -19,20 +19,20 @@ func main() {
 	bin := flag.String("bin", "build/bin", "`folder` of psyche and psyche-client")
 	out := flag.String("out", "build/honest", "`folder` for the output of the processes")
 	state := flag.String("state", "proof/bench/distro.toml", "base settings of the rows")
-	figures := flag.String("json", "", "also write all results to this `file`")
+	results := flag.String("json", "", "also write all results to this `file`")
 	control := flag.Bool("control", true, "also run each row without audits")
 	rounds := flag.Int("rounds", 0, "rounds of each run, overriding the rows")
 	flag.Parse()
 	ctx, stop := signals.Context()
 	defer stop()
-	err := run(ctx, setup{bin: *bin, out: *out, state: *state}, *rows, *only, *control, *rounds, *figures)
+	err := run(ctx, setup{bin: *bin, out: *out, state: *state}, *rows, *only, *control, *rounds, *results)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "honest:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, u setup, file, only string, control bool, rounds int, figures string) error {
+func run(ctx context.Context, u setup, file, only string, control bool, rounds int, results string) error {
 	rows, err := readRows(file)
 	if err != nil {
 		return err
@@ -71,12 +71,12 @@ func run(ctx context.Context, u setup, file, only string, control bool, rounds i
 			}
 		}
 	}
-	if figures != "" {
+	if results != "" {
 		text, err := json.MarshalIndent(outcomes, "", "  ")
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(figures, text, 0o644); err != nil {
+		if err := os.WriteFile(results, text, 0o644); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // Parts of a round. Parts with computation come from spans, the others from the client's waits.
 const (
-	partSettle   = "settle"         // waiting for the results to apply now, and deciding which of them count
+	partDecide   = "settle"         // waiting for the results to apply now, and deciding which of them count
 	partDecode   = event.SpanDecode // reading results
 	partApply    = "apply"          // moving the weights; includes decoding if it is not reported separately
 	partTokens   = "tokens"         // reading tokens, and everything else before training
@@ -28,7 +28,7 @@ const (
 
 // parts lists the parts of a round in their order.
 var parts = []string{
-	partSettle, partDecode, partApply, partTokens, partTrain, partEncode, partAnnounce,
+	partDecide, partDecode, partApply, partTokens, partTrain, partEncode, partAnnounce,
 	partSlowest, partGossip, partFetch, partWitness, partQuorum, partLate, partPush,
 }
 
@@ -88,7 +88,7 @@ func stagesOf(step uint32, r *clientRound, spans []span, h *hostRecord, slowest 
 		witnessed = over
 	}
 	all := []stage{
-		{partSettle, applying}, {partTokens, r.trained.from}, {partAnnounce, r.resultSent},
+		{partDecide, applying}, {partTokens, r.trained.from}, {partAnnounce, r.resultSent},
 		{partSlowest, slowest}, {partGossip, r.held}, {partWitness, witnessed},
 		{partQuorum, over}, {partLate, h.over[step]},
 	}

@@ -138,7 +138,7 @@ func TestSyntheticRun(t *testing.T) {
 	near(t, "seconds per sequence", s.PerSequence, (0.6+0.8)/2/8)
 	// Means of the faster and the slower client.
 	for part, want := range map[string]float64{
-		partSettle: 20, partDecode: 40, partApply: 60, partTokens: 30, partTrain: 650, partEncode: 50,
+		partDecide: 20, partDecode: 40, partApply: 60, partTokens: 30, partTrain: 650, partEncode: 50,
 		partAnnounce: 5, partSlowest: 100, partGossip: 8, partFetch: 12, partWitness: 15, partQuorum: 20,
 		partLate: 180, partPush: 10,
 	} {

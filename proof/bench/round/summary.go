@@ -16,17 +16,17 @@ type summary struct {
 	Rounds  int     `json:"rounds"` // that counted
 	Lost    int     `json:"lost"`   // a client's rounds without a result
 
-	RoundMS         figure            `json:"round_ms"`
-	TrainShare      figure            `json:"train_share"`   // training, including encoding, of the round
-	ComputeShare    figure            `json:"compute_share"` // training, decoding and applying
-	Parts           map[string]figure `json:"parts_ms"`
-	CommitMS        *figure           `json:"commit_ms,omitempty"`   // of a round, at the server
-	NotTold         []string          `json:"not_told,omitempty"`    // parts that the event logs do not report
-	StartSeconds    float64           `json:"start_seconds"`         // from the first Warmup to the first round
-	CooldownSeconds float64           `json:"cooldown_seconds"`      // after the last round
-	TokensPerSecond float64           `json:"tokens_per_second"`     // of all clients
-	PeerBytes       float64           `json:"peer_bytes_per_round"`  // sent by a client to peers in a round
-	ServerBytes     float64           `json:"server_bytes_received"` // received by a client from the server in a round
+	RoundMS         statistic            `json:"round_ms"`
+	TrainShare      statistic            `json:"train_share"`   // training, including encoding, of the round
+	ComputeShare    statistic            `json:"compute_share"` // training, decoding and applying
+	Parts           map[string]statistic `json:"parts_ms"`
+	CommitMS        *statistic           `json:"commit_ms,omitempty"`   // of a round, at the server
+	NotTold         []string             `json:"not_told,omitempty"`    // parts that the event logs do not report
+	StartSeconds    float64              `json:"start_seconds"`         // from the first Warmup to the first round
+	CooldownSeconds float64              `json:"cooldown_seconds"`      // after the last round
+	TokensPerSecond float64              `json:"tokens_per_second"`     // of all clients
+	PeerBytes       float64              `json:"peer_bytes_per_round"`  // sent by a client to peers in a round
+	ServerBytes     float64              `json:"server_bytes_received"` // received by a client from the server in a round
 
 	Load        float64  `json:"load_1m"`     // load average at the row's end
 	ClientsCPU  *float64 `json:"clients_cpu"` // share of all cores' time used by clients
@@ -34,21 +34,21 @@ type summary struct {
 	PerSequence float64  `json:"train_seconds_per_sequence"`
 }
 
-// figure is a median and a mean over rounds and clients.
-type figure struct {
+// statistic is a median and a mean over rounds and clients.
+type statistic struct {
 	Median float64 `json:"median"`
 	Mean   float64 `json:"mean"`
 }
 
-func figureOf(values []float64) figure {
+func statisticOf(values []float64) statistic {
 	if len(values) == 0 {
-		return figure{}
+		return statistic{}
 	}
 	sum := 0.0
 	for _, v := range values {
 		sum += v
 	}
-	return figure{median(values), sum / float64(len(values))}
+	return statistic{median(values), sum / float64(len(values))}
 }
 
 func median(values []float64) float64 {
@@ -93,10 +93,10 @@ func summarise(clients []*clientRecord, host *hostRecord) (s summary, window spa
 	if len(steps) == 0 {
 		return s, window, errNoInnerRounds
 	}
-	s.Rounds, s.RoundMS, s.TrainShare, s.ComputeShare = len(steps), figureOf(rounds), figureOf(train), figureOf(compute)
-	s.Parts = map[string]figure{}
+	s.Rounds, s.RoundMS, s.TrainShare, s.ComputeShare = len(steps), statisticOf(rounds), statisticOf(train), statisticOf(compute)
+	s.Parts = map[string]statistic{}
 	for part, values := range ofPart {
-		s.Parts[part] = figureOf(values)
+		s.Parts[part] = statisticOf(values)
 	}
 	if len(perSequence) > 0 {
 		s.PerSequence = median(perSequence)
@@ -139,7 +139,7 @@ func (s *summary) notTold(clients []*clientRecord, host *hostRecord) {
 }
 
 // commits sums up the journal's time at the server in each of some rounds.
-func commits(host *hostRecord, steps map[uint32]bool) *figure {
+func commits(host *hostRecord, steps map[uint32]bool) *statistic {
 	if len(host.commits) == 0 {
 		return nil
 	}
@@ -154,7 +154,7 @@ func commits(host *hostRecord, steps map[uint32]bool) *figure {
 		}
 		sums = append(sums, sum)
 	}
-	f := figureOf(sums)
+	f := statisticOf(sums)
 	return &f
 }
 
@@ -175,7 +175,7 @@ func edges(clients []*clientRecord) (start, cooldown float64) {
 			}
 		}
 	}
-	return figureOf(starts).Median, figureOf(cooldowns).Median
+	return statisticOf(starts).Median, statisticOf(cooldowns).Median
 }
 
 // traffic returns the bytes per client and round between the first and the last report in the
@@ -194,5 +194,5 @@ func traffic(clients []*clientRecord, window span) (peers, server float64) {
 		toPeers = append(toPeers, float64(last.P2PSent-first.P2PSent)/rounds)
 		fromServer = append(fromServer, float64(last.ServerReceived-first.ServerReceived)/rounds)
 	}
-	return figureOf(toPeers).Mean, figureOf(fromServer).Mean
+	return statisticOf(toPeers).Mean, statisticOf(fromServer).Mean
 }

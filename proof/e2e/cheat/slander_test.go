@@ -29,12 +29,12 @@ func (r *recorder) Submit(_ context.Context, a coordinator.Action) error {
 func TestSlandering(t *testing.T) {
 	victim, other := identity.ID{1}, coordinator.ClientID{2}
 	host := &recorder{}
-	liar := Slandering(host, victim, coordinator.FaultSilent, coordinator.FaultResult)
+	slanderer := Slandering(host, victim, coordinator.FaultSilent, coordinator.FaultResult)
 	for _, a := range []coordinator.Action{
 		coordinator.WitnessRound{Step: 1}, coordinator.WitnessRound{Step: 2}, coordinator.WitnessRound{Step: 2}, coordinator.WitnessRound{Step: 3},
 		coordinator.Vote{Step: 1, Client: coordinator.ClientID(victim)}, coordinator.Vote{Step: 1, Client: other},
 	} {
-		if err := liar.Submit(t.Context(), a); err != nil {
+		if err := slanderer.Submit(t.Context(), a); err != nil {
 			t.Error(err)
 		}
 	}
@@ -57,7 +57,7 @@ func TestSlandering(t *testing.T) {
 		t.Errorf("accused %+v, want %+v", accused, want)
 	}
 	host.refuses = true
-	if err := liar.Submit(t.Context(), coordinator.WitnessRound{Step: 4}); err != nil {
+	if err := slanderer.Submit(t.Context(), coordinator.WitnessRound{Step: 4}); err != nil {
 		t.Errorf("a refused accusation fails the member: %v", err)
 	}
 }

@@ -20,8 +20,8 @@ type Member struct {
 	Roles scenario.Faults // its Byzantine behaviours
 }
 
-// Lies reports whether the member has one of the given Byzantine behaviours.
-func (m *Member) Lies(kinds scenario.Faults) bool { return m.Roles&kinds != 0 }
+// HasRole reports whether the member has one of the given Byzantine behaviours.
+func (m *Member) HasRole(kinds scenario.Faults) bool { return m.Roles&kinds != 0 }
 
 // Honest reports whether the member has no Byzantine behaviour.
 func (m *Member) Honest() bool { return m.Roles == 0 }
@@ -42,7 +42,7 @@ func New(seed uint64, plan *scenario.Plan) *Cast {
 	for range plan.Clients {
 		c.add()
 	}
-	c.appointLiars(seed, plan)
+	c.appointByzantine(seed, plan)
 	for range plan.Crew.Spare {
 		c.add().Roles = scenario.Gang
 	}
@@ -60,19 +60,19 @@ func (c *Cast) add() *Member {
 	return m
 }
 
-// appointLiars chooses the Byzantine clients and their behaviours. Fewer than a third of any
+// appointByzantine chooses the Byzantine clients and their behaviours. Fewer than a third of any
 // committee of witnesses make false claims. Byzantine trainers are at most an eighth of the clients
 // per kind. A coalition may exceed this share of a committee. In runs with a coalition, there are no
 // other Byzantine clients.
-func (c *Cast) appointLiars(seed uint64, plan *scenario.Plan) {
+func (c *Cast) appointByzantine(seed uint64, plan *scenario.Plan) {
 	n := len(c.Members)
 	if plan.Links != nil && plan.Faults&scenario.Gang == 0 {
-		c.appointLinkLiars(seed, plan)
+		c.appointByzantineOnLinks(seed, plan)
 		return
 	}
-	for _, kind := range (plan.Faults & scenario.Liars &^ scenario.Gang).Each() {
+	for _, kind := range (plan.Faults & scenario.Byzantine &^ scenario.Gang).Each() {
 		r := random.New(seed, "liars "+kind.String())
-		count := scenario.LiarsOfAKind(n)
+		count := scenario.MaxByzantine(n)
 		if kind == scenario.LyingWitness {
 			elected := min(int(plan.Config.MinClients), coordinator.MaxWitnesses)
 			if nodes := int(plan.Config.WitnessNodes); nodes > 0 {
@@ -116,12 +116,12 @@ func (c *Cast) appointGang(seed uint64, plan *scenario.Plan) {
 	}
 }
 
-// appointLinkLiars gives all drawn roles to some members on fast links. If the plan
+// appointByzantineOnLinks gives all drawn roles to some members on fast links. If the plan
 // includes withholding, the first of these members only withholds.
-func (c *Cast) appointLinkLiars(seed uint64, plan *scenario.Plan) {
+func (c *Cast) appointByzantineOnLinks(seed uint64, plan *scenario.Plan) {
 	r := random.New(seed, "liars on links")
-	for n, i := range c.fastOf(r, plan.Links.Liars, plan.Links) {
-		c.Members[i].Roles = plan.Faults & scenario.Liars &^ scenario.Withhold
+	for n, i := range c.fastOf(r, plan.Links.Byzantine, plan.Links) {
+		c.Members[i].Roles = plan.Faults & scenario.Byzantine &^ scenario.Withhold
 		if n == 0 && plan.Faults&scenario.Withhold != 0 {
 			c.Members[i].Roles = scenario.Withhold
 		}
@@ -148,7 +148,7 @@ func (c *Cast) Of(id coordinator.ClientID) *Member { return c.Members[c.index[id
 // InGang reports whether a client in a state belongs to the coalition.
 func (c *Cast) InGang(id coordinator.ClientID) bool {
 	m := c.Find(identity.ID(id))
-	return m != nil && m.Lies(scenario.Gang)
+	return m != nil && m.HasRole(scenario.Gang)
 }
 
 // FromNetwork returns the clients of the coalition's network that are in the newest epoch, were in

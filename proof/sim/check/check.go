@@ -264,11 +264,11 @@ func (c *Checker) Stepped(p Client) {
 
 // Ended checks a client that has left the run.
 func (c *Checker) Ended(p Client, err error) {
-	var lie *follow.HostFault
+	var fault *follow.HostFault
 	switch finished := c.host.Base().RunState == coordinator.Finished; {
 	case !p.Member().Honest():
-	case errors.As(err, &lie):
-		c.deceived(p, lie)
+	case errors.As(err, &fault):
+		c.deceived(p, fault)
 	case err != nil:
 		c.Violate(NodeSound, "%s: %v", p.Member().Name(), err)
 	case !finished:
@@ -393,7 +393,7 @@ func (c *Checker) Deadline() int64 {
 
 // TooLate is called if the run is not over in time.
 func (c *Checker) TooLate() {
-	if c.run.Plan.HostLies() {
+	if c.run.Plan.HasByzantineHost() {
 		return // a Byzantine host can stop its run
 	}
 	s := c.host.State()
@@ -422,7 +422,7 @@ func (c *Checker) replays() {
 // Finish checks the end of a run.
 func (c *Checker) Finish() {
 	h := c.host.State()
-	if c.run.Plan.HostLies() {
+	if c.run.Plan.HasByzantineHost() {
 		c.replays()
 		return
 	}

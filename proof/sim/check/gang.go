@@ -86,15 +86,15 @@ func (c *Checker) rewindEjections(s *coordinator.State) {
 }
 
 // deceived checks a client that ended because it found that its host is Byzantine.
-func (c *Checker) deceived(p Client, lie *follow.HostFault) {
-	heads := lie.Evidence.Heads
+func (c *Checker) deceived(p Client, fault *follow.HostFault) {
+	heads := fault.Evidence.Heads
 	if !c.run.Forked() || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
-		c.Violate(NodeSound, "%s: %v, without two contradicting heads as evidence", p.Member().Name(), lie)
+		c.Violate(NodeSound, "%s: %v, without two contradicting heads as evidence", p.Member().Name(), fault)
 		return
 	}
 	for _, head := range heads {
 		if !head.Verify(identity.ID(scenario.HostID), [32]byte{}) {
-			c.Violate(NodeSound, "%s: %v, with a head that the host did not sign", p.Member().Name(), lie)
+			c.Violate(NodeSound, "%s: %v, with a head that the host did not sign", p.Member().Name(), fault)
 		}
 	}
 }

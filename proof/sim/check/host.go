@@ -78,7 +78,7 @@ func (c *Checker) Looks() {
 
 // withdrawn checks that a withdrawn client was disconnected for long enough.
 func (c *Checker) withdrawn(by, id coordinator.ClientID) {
-	if by != scenario.HostID || c.run.Plan.HostLies() {
+	if by != scenario.HostID || c.run.Plan.HasByzantineHost() {
 		return
 	}
 	since := c.outlet.away[c.run.Cast.Of(id).Index]
@@ -90,7 +90,7 @@ func (c *Checker) withdrawn(by, id coordinator.ClientID) {
 // waitsNoLonger checks that every participant that is disconnected for longer than the grace period
 // is withdrawn, with a tolerance for the disk.
 func (c *Checker) waitsNoLonger(s *coordinator.State) {
-	if c.run.Plan.HostLies() || s.RunState == coordinator.Finished {
+	if c.run.Plan.HasByzantineHost() || s.RunState == coordinator.Finished {
 		return
 	}
 	limit := scenario.Grace + scenario.Beat + 2*c.run.Plan.DiskMost

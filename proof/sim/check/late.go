@@ -35,7 +35,7 @@ func (c *Checker) judged(s *coordinator.State, step uint32, id coordinator.Clien
 // keepsSeat checks that a dropped member is not honest, if the only faults of the run are Byzantine
 // members and slow links.
 func (c *Checker) keepsSeat(id coordinator.ClientID, step uint32) {
-	if c.run.Plan.Links != nil && c.run.Plan.Faults&^scenario.Liars == 0 && c.honest(id) {
+	if c.run.Plan.Links != nil && c.run.Plan.Faults&^scenario.Byzantine == 0 && c.honest(id) {
 		c.Violate(KeepsSeat, "%s was dropped for step %d", c.NameOf(id), step)
 	}
 }

@@ -45,10 +45,10 @@ func (c *Checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 	c.secrets.committed[from] = a.Next
 }
 
-// Settled checks a host that has applied all due transitions at a time of its clock: every phase
+// CaughtUp checks a host that has applied all due transitions at a time of its clock: every phase
 // that is over has ended. If a phase lasted too long, the host slept too long. Sleeping for up to a
 // beat too long is allowed if the clock was set, or if the disk was slow.
-func (c *Checker) Settled(s *coordinator.State, now uint64) {
+func (c *Checker) CaughtUp(s *coordinator.State, now uint64) {
 	c.waitsNoLonger(s)
 	k := s.Config
 	most := map[coordinator.RunState]uint64{
@@ -69,7 +69,7 @@ func (c *Checker) Settled(s *coordinator.State, now uint64) {
 // punctual checks the delay of a phase that ends by time, if nothing delayed the host.
 func (c *Checker) punctual(before stateMark, past, limit uint64) {
 	const late = 100 // milliseconds; more than a write takes once faults have stopped
-	if !c.run.Plan.HostLies() && c.run.Healed() && c.run.Now() > c.healedAt+scenario.Grace+scenario.Beat && !c.host.Holds() && past > limit+late {
+	if !c.run.Plan.HasByzantineHost() && c.run.Healed() && c.run.Now() > c.healedAt+scenario.Grace+scenario.Beat && !c.host.Holds() && past > limit+late {
 		c.Violate(InTime, "%v of step %d lasted %d ms, want at most %d", before.runState, before.step, past, limit)
 	}
 }
@@ -147,7 +147,7 @@ func (c *Checker) Trained(took int64) {
 // the duration of an honest training from the round's start.
 func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	// With links, the checker does not know when results arrive.
-	if c.run.Plan.Links != nil || c.run.Plan.Faults&^(scenario.Liars&^scenario.GangHost) != 0 || c.run.Plan.HostLies() || c.pace.step != round.Step {
+	if c.run.Plan.Links != nil || c.run.Plan.Faults&^(scenario.Byzantine&^scenario.GangHost) != 0 || c.run.Plan.HasByzantineHost() || c.pace.step != round.Step {
 		return
 	}
 	honest := 0

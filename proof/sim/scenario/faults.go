@@ -38,7 +38,7 @@ const (
 	Slanderer                          // makes arbitrary accusations, and always votes guilty
 	AllFaults       Faults = 1<<iota - 1
 	NoFaults        Faults = 0
-	HonestFaults           = AllFaults &^ Liars // all faults without Byzantine behaviour
+	HonestFaults           = AllFaults &^ Byzantine // all faults without Byzantine behaviour
 )
 
 // Byzantine behaviour in runs whose links have a bandwidth. AllFaults does not contain it.
@@ -47,15 +47,15 @@ const (
 	Withhold                           // trains, but opens its results in part or to some members only
 )
 
-// LinkLiars are the Byzantine behaviours in runs with links, alone or in a coalition.
-const LinkLiars = Slanderer | Hog | Withhold | Gang
+// ByzantineOnLinks contains the Byzantine behaviours in runs with links, alone or in a coalition.
+const ByzantineOnLinks = Slanderer | Hog | Withhold | Gang
 
-// Liars are all Byzantine behaviours.
-const Liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost |
-	AuditLiars | Hog | Withhold
+// Byzantine contains all Byzantine behaviours.
+const Byzantine = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost |
+	ByzantineInAudits | Hog | Withhold
 
-// AuditLiars are the behaviours that audits and trials target.
-const AuditLiars = CheatingTrainer | Silent | Fleeing | Slanderer
+// ByzantineInAudits contains the behaviours that audits and trials target.
+const ByzantineInAudits = CheatingTrainer | Silent | Fleeing | Slanderer
 
 var faultNames = []string{
 	"drop", "delay", "reorder", "duplicate", "partition", "crash", "host-crash", "slow-disk", "torn-write",

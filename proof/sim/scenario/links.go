@@ -10,15 +10,15 @@ import (
 // Links describes the connections of a run's members and the sizes of their messages. Simulated
 // results and openings are tiny, so they are sent as if they had these sizes.
 type Links struct {
-	Access  []links.Access // of each client
-	Slow    []int          // honest clients with the slowest links; Byzantine members choose them as victims
-	Changes []RateChange   // ascending times
-	Result  int64          // bytes
-	Opening int64          // bytes of a whole opening, which has Parts parts
-	Train   int64          // maximum training time
-	Bring   int64          // time for the slowest link to send a result to all other members
-	Liars   int
-	Manner  Manner // of members that withhold openings
+	Access    []links.Access // of each client
+	Slow      []int          // honest clients with the slowest links; Byzantine members choose them as victims
+	Changes   []RateChange   // ascending times
+	Result    int64          // bytes
+	Opening   int64          // bytes of a whole opening, which has Parts parts
+	Train     int64          // maximum training time
+	Bring     int64          // time for the slowest link to send a result to all other members
+	Byzantine int
+	Manner    Manner // of members that withhold openings
 }
 
 // Parts is the number of parts of an opening.
@@ -50,9 +50,9 @@ var mannerNames = [Manners]string{"disconnects", "trickles", "serves wrong parts
 // String describes a manner.
 func (m Manner) String() string { return mannerNames[m] }
 
-// chooseLinkLiars draws the Byzantine behaviours in a run with links: slanderers in most runs, and
+// chooseByzantineOnLinks draws the Byzantine behaviours in a run with links: slanderers in most runs, and
 // a coalition in some.
-func chooseLinkLiars(seed uint64) Faults {
+func chooseByzantineOnLinks(seed uint64) Faults {
 	r := random.New(seed, "choose")
 	faults := Slanderer
 	for _, kind := range []Faults{Hog, Hog, Withhold, Gang} {
@@ -108,7 +108,7 @@ func (p *Plan) drawLinks(o Options) {
 		}
 	}
 	slices.SortStableFunc(l.Changes, func(a, b RateChange) int { return int(min(max(a.At-b.At, -1), 1)) })
-	l.Liars = 1 + r.Below(max(1, (o.Clients-1)/3-1))
+	l.Byzantine = 1 + r.Below(max(1, (o.Clients-1)/3-1))
 	p.Links = l
 	p.makeTime(r)
 }
@@ -140,6 +140,6 @@ func (p *Plan) makeTime(r *random.Source) {
 	c.MinClients = max(1, n/2)
 	if p.Faults&Gang == 0 {
 		c.WitnessNodes = 0
-		c.InitMinClients = max(c.MinClients, n-uint16(l.Liars))
+		c.InitMinClients = max(c.MinClients, n-uint16(l.Byzantine))
 	}
 }

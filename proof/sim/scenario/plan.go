@@ -20,7 +20,7 @@ type Options struct {
 	Clients int    // 1 … coordinator.MaxClients
 	Rounds  int    // rounds of the run with faults; about as many follow
 	Faults  Faults // AllFaults: the seed chooses some
-	Links   bool   // links have a bandwidth; AllFaults then means that the seed chooses some of LinkLiars
+	Links   bool   // links have a bandwidth; AllFaults then means that the seed chooses some of ByzantineOnLinks
 }
 
 // Plan is the plan that a seed determines.
@@ -104,7 +104,7 @@ func New(o Options) Plan {
 	}
 	switch {
 	case o.Links && o.Faults == AllFaults:
-		p.Faults = chooseLinkLiars(o.Seed)
+		p.Faults = chooseByzantineOnLinks(o.Seed)
 	case o.Faults == AllFaults || o.Faults == HonestFaults:
 		r := random.New(o.Seed, "choose")
 		p.Faults = NoFaults
@@ -129,7 +129,7 @@ func New(o Options) Plan {
 		p.ApplyLag = 2
 	}
 	p.HealAt = min(max(p.Tempo, 150), 4000).Of(random.New(o.Seed, "heal").Between(60*second, 150*second))
-	if p.Faults&^Liars == 0 {
+	if p.Faults&^Byzantine == 0 {
 		p.HealAt = 0
 	}
 	p.drawNetwork(o)
@@ -172,8 +172,8 @@ func (p *Plan) drawConfig(o Options) {
 		// epoch. A test in package client covers this case.
 		c.WitnessNodes = 0
 		c.WaitingForMembersExtraTime = max(c.WaitingForMembersExtraTime, 3000)
-		p.Crew = drawCrew(o, p.Faults&^Liars == 0)
-		if p.Faults&^Liars == 0 {
+		p.Crew = drawCrew(o, p.Faults&^Byzantine == 0)
+		if p.Faults&^Byzantine == 0 {
 			c.InitMinClients = uint16(n - p.Crew.Equivocators - len(p.Crew.late)) // all other clients are present
 			if c.VerificationPercent > 0 {
 				c.InitMinClients = min(c.InitMinClients, uint16(n-n/4)) // or are ejected
@@ -191,7 +191,7 @@ func (p *Plan) drawConfig(o Options) {
 	}
 	p.HealStep = faulty + 1
 	c.TotalSteps = faulty + tail
-	if p.Faults&^Liars == 0 {
+	if p.Faults&^Byzantine == 0 {
 		c.TotalSteps = uint32(o.Rounds)
 	}
 	if p.Faults&GangHost != 0 && c.EpochTime == 0 { // its attacks happen within an epoch
@@ -214,14 +214,14 @@ func (p *Plan) ejectable(n int, config coordinator.Config) int {
 	if len(kinds) > 0 && p.Faults&Gang != 0 {
 		return GangSize(n, config)
 	}
-	return len(kinds) * LiarsOfAKind(n)
+	return len(kinds) * MaxByzantine(n)
 }
 
 // drawAudits enables audits more often in runs with behaviours that audits can detect or that abuse
 // audits. It ensures that enough members remain after ejections.
 func (p *Plan) drawAudits(o Options, c *coordinator.Config) {
 	r := random.New(o.Seed, "audits")
-	if o.Faults == HonestFaults && r.Chance(900) || p.Faults&AuditLiars != 0 && r.Chance(800) || p.Faults&Gang != 0 && r.Chance(500) {
+	if o.Faults == HonestFaults && r.Chance(900) || p.Faults&ByzantineInAudits != 0 && r.Chance(800) || p.Faults&Gang != 0 && r.Chance(500) {
 		c.VerificationPercent = random.One(r, uint8(15), 25, 40, 60)
 		c.RoundsPerEpoch = max(c.RoundsPerEpoch, random.One(r, uint32(4), 8, 12))
 	}
@@ -230,7 +230,7 @@ func (p *Plan) drawAudits(o Options, c *coordinator.Config) {
 	}
 	c.EjectionEpochs = random.One(r, uint16(0), 0, 1, 2)
 	if c.VerificationPercent > 0 && c.EjectionEpochs > 0 {
-		kinds := len(AuditLiars.Each()) // some of each may be ejected
+		kinds := len(ByzantineInAudits.Each()) // some of each may be ejected
 		c.InitMinClients = uint16(max(int(c.MinClients), o.Clients-kinds*max(1, o.Clients/8)))
 	}
 	if o.Clients < 12 {
@@ -314,11 +314,11 @@ func GangSize(clients int, config coordinator.Config) int {
 	return min((int(config.InitMinClients)-1)/3, clients*3/10)
 }
 
-// LiarsOfAKind returns the maximum number of n clients with one Byzantine behaviour.
-func LiarsOfAKind(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }
+// MaxByzantine returns the maximum number of n clients with one Byzantine behaviour.
+func MaxByzantine(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }
 
-// HostLies reports whether the host belongs to the coalition.
-func (p *Plan) HostLies() bool { return p.Faults&GangHost != 0 }
+// HasByzantineHost reports whether the host belongs to the coalition.
+func (p *Plan) HasByzantineHost() bool { return p.Faults&GangHost != 0 }
 
 // Crew is the coalition of a run and the clients that start late.
 type Crew struct {

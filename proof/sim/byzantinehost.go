@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// lying is the memory of a host in the coalition.
-type lying struct {
+// hostAttack is the memory of a host in the coalition.
+type hostAttack struct {
 	bent      uint32 // newest step whose witnesses it has tried to choose
 	withdrawn uint32 // epoch in which it last withdrew honest members
 	count     int    // number of members withdrawn in that epoch
@@ -35,7 +35,7 @@ func (h *host) schemeOf(epoch uint32) int {
 
 // leavesOut reports whether the host drops an action of an honest client.
 func (h *host) leavesOut(r *request) bool {
-	if !h.world.plan.HostLies() || !r.from.Honest() || h.lying.asked != 0 {
+	if !h.world.plan.HasByzantineHost() || !r.from.Honest() || h.attack.asked != 0 {
 		return false
 	}
 	aim := h.schemeOf(h.State().Progress.Epoch)
@@ -50,7 +50,7 @@ func (h *host) leavesOut(r *request) bool {
 
 // scheme performs the host's attacks.
 func (h *host) scheme() {
-	if !h.world.plan.HostLies() || h.lying.asked != 0 {
+	if !h.world.plan.HasByzantineHost() || h.attack.asked != 0 {
 		return
 	}
 	switch h.schemeOf(h.State().Progress.Epoch) {
@@ -70,20 +70,20 @@ const mostWithdrawn = 4
 // elects more coalition members.
 func (h *host) bend() {
 	step := h.State().Progress.Step
-	if h.State().RunState != coordinator.RoundWitness || h.lying.bent == step || h.writing {
+	if h.State().RunState != coordinator.RoundWitness || h.attack.bent == step || h.writing {
 		return
 	}
 	best, victim := h.foresee(nil), (*machine)(nil)
 	if best < 0 {
 		return // the round is not over
 	}
-	h.lying.bent = step
-	if h.lying.withdrawn != h.State().Progress.Epoch+1 {
-		h.lying.withdrawn, h.lying.count = h.State().Progress.Epoch+1, 0
+	h.attack.bent = step
+	if h.attack.withdrawn != h.State().Progress.Epoch+1 {
+		h.attack.withdrawn, h.attack.count = h.State().Progress.Epoch+1, 0
 	}
 	for range 4 {
 		m := h.world.machines[h.random.Below(h.world.plan.Clients)]
-		if !m.Honest() || m.history() != h || h.lying.count >= mostWithdrawn {
+		if !m.Honest() || m.history() != h || h.attack.count >= mostWithdrawn {
 			continue
 		}
 		if elected := h.foresee(m); elected > best {
@@ -91,7 +91,7 @@ func (h *host) bend() {
 		}
 	}
 	if victim != nil {
-		h.lying.count++
+		h.attack.count++
 		h.withdraw(victim)
 	}
 }
@@ -116,18 +116,18 @@ func (h *host) foresee(without *machine) int {
 // a third of the members, for which the protocol makes no guarantees. The host is honest until
 // enough other clients are present.
 func (h *host) stalls() bool {
-	if !h.world.plan.HostLies() || h.State().RunState != coordinator.WaitingForMembers {
+	if !h.world.plan.HasByzantineHost() || h.State().RunState != coordinator.WaitingForMembers {
 		return false
 	}
 	next := h.State().Clone()
 	next.Tick(h.now().Clock, [32]byte{})
 	if next.RunState != coordinator.Warmup || !h.world.cast.Overrun(next.Epoch.Clients) {
-		h.lying.asked = 0
+		h.attack.asked = 0
 		return false
 	}
 	w := h.world
-	if h.lying.asked == 0 {
-		h.lying.asked = w.now
+	if h.attack.asked == 0 {
+		h.attack.asked = w.now
 	}
 	w.over = w.over || w.host.stalled() && (w.other == nil || w.other.stalled())
 	return true
@@ -135,7 +135,7 @@ func (h *host) stalls() bool {
 
 // stalled reports whether no more clients will arrive.
 func (h *host) stalled() bool {
-	return h.lying.asked != 0 && h.world.now > h.lying.asked+40*second
+	return h.attack.asked != 0 && h.world.now > h.attack.asked+40*second
 }
 
 // wantsFork reports whether a host of the coalition starts to fork its history now. It forks once,
@@ -143,7 +143,7 @@ func (h *host) stalled() bool {
 func (h *host) wantsFork() bool {
 	w, s := h.world, h.State()
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
-	if !h.world.plan.HostLies() || w.other != nil || w.now < w.plan.Crew.ForkAt || !running || !s.CurrentRound().HasQuorum() {
+	if !h.world.plan.HasByzantineHost() || w.other != nil || w.now < w.plan.Crew.ForkAt || !running || !s.CurrentRound().HasQuorum() {
 		return false
 	}
 	_, goesOn := s.NextRound()

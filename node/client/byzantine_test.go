@@ -57,23 +57,23 @@ func TestSilentTrainer(t *testing.T) {
 	})
 }
 
-// TestLyingTrainer checks that the invalid results of a client do not count.
-func TestLyingTrainer(t *testing.T) {
+// TestByzantineTrainer checks that the invalid results of a client do not count.
+func TestByzantineTrainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(4))
 		a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
-		liar := w.launch(3, func(o *options) { o.trainer.Lie = func(uint32) bool { return true } })
+		byzantine := w.launch(3, func(o *options) { o.trainer.Invalid = func(uint32) bool { return true } })
 		for _, m := range []*member{a, b, c} {
 			m.wait()
 		}
 		for _, applied := range all[event.Applied](a) {
 			for _, lost := range applied.Lost {
-				if lost.Owner != liar.id.String() {
+				if lost.Owner != byzantine.id.String() {
 					t.Errorf("step %d: a result of %s is lost", applied.Step, lost.Owner)
 				}
 			}
 		}
-		if rejected := all[event.Rejected](a); len(rejected) == 0 || rejected[0].From != liar.id.String() {
+		if rejected := all[event.Rejected](a); len(rejected) == 0 || rejected[0].From != byzantine.id.String() {
 			t.Errorf("rejected %+v", rejected)
 		}
 		finishEqual(w, a, b, c)
@@ -225,15 +225,15 @@ func TestFalseReportsOfIntermediateCheckpoints(t *testing.T) {
 		w := newWorld(t, config)
 		honest := []*member{w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)}
 		f := &falseReporter{}
-		liar := w.launch(3, func(o *options) { f.Backend, o.Backend = o.Backend, f })
+		byzantine := w.launch(3, func(o *options) { f.Backend, o.Backend = o.Backend, f })
 		for step := uint32(3); step < 8; step++ {
 			w.reach(step, coordinator.RoundWitness)
 			if c := w.host.State().Epoch.Commit; c.Step < step-1 || c.Digest == falseModel {
 				t.Errorf("in step %d the intermediate checkpoint is %x of step %d", step, c.Digest[:4], c.Step)
 			}
 		}
-		liar.cancel()
-		liar.wait()
+		byzantine.cancel()
+		byzantine.wait()
 		finishEqual(w, honest...)
 		for _, m := range honest {
 			if lost := all[event.Desynchronised](m); len(lost) > 0 {

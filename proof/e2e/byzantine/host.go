@@ -1,4 +1,4 @@
-package liar
+package byzantine
 
 import (
 	"crypto/tls"
@@ -49,7 +49,7 @@ type Host struct {
 	branches [2]*branch
 	conns    map[*conn]bool
 	joined   int
-	lied     bool
+	attacked bool
 }
 
 // branch is one history of the run.
@@ -212,10 +212,10 @@ func (h *Host) each(do func(i int, b *branch, now core.Now)) {
 	for i, b := range h.branches {
 		now := core.Now{Time: clock, Clock: uint64(clock.UnixMilli())}
 		if h.options.Attack == Fork && i == 1 && b.State().Progress.Step+1 >= h.options.After {
-			now.Clock, h.lied = now.Clock+1, true // it is committed to the draws, but not to the time
+			now.Clock, h.attacked = now.Clock+1, true // it is committed to the draws, but not to the time
 		}
 		do(i, b, now)
-		records, err := b.Settle(now, func(core.Update) {}) // push sends the new records
+		records, err := b.AdvanceUnsaved(now, func(core.Update) {}) // push sends the new records
 		if err != nil {
 			panic(err)
 		}
@@ -232,7 +232,7 @@ func (h *Host) act(raw []byte) (code coordinator.Code) {
 		switch {
 		case err != nil:
 		case i == 1 && h.omits(b, action.Action):
-			h.lied = true
+			h.attacked = true
 		default:
 			b.Submit(now, action, core.Origin{}, func(err error) {
 				if i == 0 {
@@ -247,7 +247,7 @@ func (h *Host) act(raw []byte) (code coordinator.Code) {
 // omits reports whether an action is left out of the second history.
 func (h *Host) omits(b *branch, a coordinator.Action) bool {
 	_, witness := a.(coordinator.WitnessRound)
-	return h.options.Attack == OmitAction && witness && !h.lied && b.State().Progress.Step >= h.options.After
+	return h.options.Attack == OmitAction && witness && !h.attacked && b.State().Progress.Step >= h.options.After
 }
 
 // tick ticks both histories.
@@ -269,8 +269,8 @@ func (h *Host) step(ping bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.each(func(_ int, b *branch, now core.Now) { b.Tick(now) })
-	if begun := h.branches[0].State().Progress.Step; !h.lied && begun >= h.options.After {
-		h.lie()
+	if begun := h.branches[0].State().Progress.Step; !h.attacked && begun >= h.options.After {
+		h.attack()
 	}
 	h.push()
 	for c := range h.conns {
@@ -280,11 +280,11 @@ func (h *Host) step(ping bool) {
 	}
 }
 
-// lie performs the one-time attacks.
-func (h *Host) lie() {
+// attack performs the one-time attacks.
+func (h *Host) attack() {
 	switch h.options.Attack {
 	case FalseReport:
-		h.lied = true
+		h.attacked = true
 		for _, b := range h.branches {
 			member := b.State().Epoch.Clients[0].ID
 			report := wire.SignAction(h.key, b.Log().Run(), 1<<63, coordinator.ReportCheckpoint{Step: b.State().Progress.Step, Digest: [32]byte{66}})
@@ -293,7 +293,7 @@ func (h *Host) lie() {
 			b.Log().Note(b.records[len(b.records)-1])
 		}
 	case OtherGenesis:
-		h.lied = true
+		h.attacked = true
 		if err := h.begin(2); err != nil {
 			panic(err)
 		}

@@ -16,18 +16,19 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// inventedSeed is part of a false state of a lying endpoint. A client that believed it would use it
+// inventedSeed is part of a Byzantine endpoint's false state. A client that believed it would use it
 // in the next round's seed.
 var inventedSeed = [32]byte{0xbe, 0xef}
 
-// TestTrainedBesideLiar has one of three endpoints lie in each possible way while complete clients
-// train. No client must believe it, all must report it, and the run must end normally.
-func TestTrainedBesideLiar(t *testing.T) {
+// TestTrainedBesideFalseEndpoint has one of three endpoints send each kind of false state while
+// complete clients train. No client must believe it, all must report it, and the run must end
+// normally.
+func TestTrainedBesideFalseEndpoint(t *testing.T) {
 	var old atomic.Pointer[json.RawMessage]
 	for _, test := range []struct {
 		name   string
 		reason fault
-		lie    func(value []*json.RawMessage)
+		change func(value []*json.RawMessage)
 	}{
 		{"an old state", outdated, func(value []*json.RawMessage) {
 			if kept := old.Load(); kept == nil && strings.Contains(string(*value[0]), "zstd") {
@@ -50,11 +51,11 @@ func TestTrainedBesideLiar(t *testing.T) {
 				}
 			})
 			w.inPhase(coordinator.RoundTrain, 0)
-			w.fault(1, localnet.Faults{Lie: func(method string, result json.RawMessage) json.RawMessage {
+			w.fault(1, localnet.Faults{Falsify: func(method string, result json.RawMessage) json.RawMessage {
 				if method != "getMultipleAccounts" {
 					return result
 				}
-				return lieAbout(result, test.lie)
+				return falsify(result, test.change)
 			}})
 			w.awaitFault(1, test.reason)
 			paid := w.finish()
@@ -95,8 +96,8 @@ func (c *Client) faults() map[string]string {
 	return found
 }
 
-// lieAbout changes the accounts of an answer.
-func lieAbout(result json.RawMessage, lie func(value []*json.RawMessage)) json.RawMessage {
+// falsify changes the accounts of an answer.
+func falsify(result json.RawMessage, change func(value []*json.RawMessage)) json.RawMessage {
 	var found struct {
 		Context json.RawMessage    `json:"context"`
 		Value   []*json.RawMessage `json:"value"`
@@ -104,7 +105,7 @@ func lieAbout(result json.RawMessage, lie func(value []*json.RawMessage)) json.R
 	if err := json.Unmarshal(result, &found); err != nil || len(found.Value) != 2 || found.Value[0] == nil {
 		return result
 	}
-	lie(found.Value)
+	change(found.Value)
 	changed, err := json.Marshal(found)
 	if err != nil {
 		return result

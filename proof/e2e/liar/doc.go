@@ -1,7 +1,0 @@
-// Package liar implements a Byzantine host of a run, for tests only. It speaks enough of the
-// protocol of package net/frame for real clients, keeps no journal, and performs one of several
-// attacks.
-//
-//	host, err := liar.Listen(liar.Options{Genesis: genesis, Attack: liar.Fork, After: 2})
-//	host.Addr()
-package liar
