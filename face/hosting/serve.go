@@ -131,7 +131,7 @@ func (h *host) serve(ctx context.Context) error {
 		err = <-finished
 	case <-running.Ended():
 		stop()
-		_ = <-finished // the server's end is the reason
+		<-finished //nolint:errcheck // the server's end is the reason
 	}
 	if err == nil && ctx.Err() == nil {
 		err = fmt.Errorf("the server ended: %s; its log is %s, and %s", running.LogTail(3), running.Log, h.sameCommand())
