@@ -15,9 +15,9 @@ LOAD_CLIENTS ?= 256
 
 # LEARNING lists the packages that need libtorch. All other packages build and test without cgo.
 MODULE   := github.com/psyche-go/psyche
-LEARNING := ./learn/torch/... ./learn/model/... ./learn/train/... ./learn/eval/... ./node/member/... ./cmd/psyche-client/... ./proof/e2e/... ./proof/matrix/... ./proof/bench/...
-PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(learn/(torch|model|train|eval)|node/member|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
-STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(learn|node/member|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
+LEARNING := ./learn/torch/... ./learn/model/... ./learn/train/... ./learn/eval/... ./node/member/... ./cmd/internal/modelsource/... ./cmd/psyche-client/... ./proof/e2e/... ./proof/matrix/... ./proof/bench/...
+PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(learn/(torch|model|train|eval)|node/member|cmd/internal/modelsource|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
+STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(learn|node/member|cmd/internal/modelsource|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
 
 # Folders of `make install`. DESTDIR is prepended to all of them.
 prefix   ?= /usr/local
