@@ -62,6 +62,13 @@ func (g *coalition) begun() bool {
 	return len(g.attacked) > 0
 }
 
+// begunBefore reports whether the coalition attacked before a step.
+func (g *coalition) begunBefore(step uint32) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.attacked) > 0 && g.attacked[0] < step
+}
+
 // strong reports whether the running round has enough colluding witnesses.
 func (g *coalition) strong(s *coordinator.State) bool {
 	r := s.CurrentRound()
@@ -169,7 +176,7 @@ func TestCoalitionCannotEvict(t *testing.T) {
 	const honest, bad = 28, 12
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(honest + bad)
-		config.MinClients, config.RoundsPerEpoch, config.TotalSteps = 2, 12, 40
+		config.MinClients, config.RoundsPerEpoch, config.TotalSteps = 2, 12, 100
 		config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = 80, 80
 		g := &coalition{w: newWorld(t, config)}
 		g.wants = func(s *coordinator.State, elected int) bool {
@@ -187,7 +194,10 @@ func TestCoalitionCannotEvict(t *testing.T) {
 		good, everybody := g.begin(honest, bad)
 		ctx, cancel := context.WithCancel(g.w.ctx)
 		g.w.tasks.Go(func() { g.rule(ctx) })
-		g.w.until("two epochs and some", func(s *coordinator.State) bool { return s.Progress.Epoch >= 2 && s.RunState == coordinator.RoundTrain })
+		g.w.until("two epochs, and the end of one with an attack", func(s *coordinator.State) bool {
+			attacked := g.begunBefore(s.Epoch.StartStep) || s.Progress.Epoch >= 7 // the election of witnesses is random
+			return s.Progress.Epoch >= 2 && s.RunState == coordinator.RoundTrain && attacked
+		})
 		cancel()
 		if len(g.attacked) == 0 {
 			t.Error("the coalition never had enough witnesses, so nothing was tested")
