@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/psyche-go/psyche/chain/transaction"
@@ -107,7 +106,7 @@ func explainLink(link invite.Link, err error) error {
 
 // runFolder returns the default checkpoint folder of a run.
 func runFolder(runID string, run [32]byte) (string, error) {
-	state, err := stateFolder(os.LookupEnv)
+	state, err := stateFolder()
 	if err != nil {
 		return "", fmt.Errorf("%w, or choose a checkpoint folder with --checkpoint-dir, or keep nothing with --ephemeral", err)
 	}

@@ -53,22 +53,7 @@ func TestZeroGenesis(t *testing.T) {
 	fail(t, exitUsage, "hash of zeros", "train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--genesis", strings.Repeat("0", 64))
 }
 
-func TestStateFolder(t *testing.T) {
-	for _, test := range []struct {
-		environment map[string]string
-		want        kept
-	}{
-		{map[string]string{"XDG_STATE_HOME": "/state", "HOME": "/home/me"}, "/state/psyche"},
-		{map[string]string{"XDG_STATE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.local/state/psyche"},
-		{map[string]string{"HOME": "/home/me"}, "/home/me/.local/state/psyche"},
-		{map[string]string{"HOME": "me"}, ""},
-		{nil, ""},
-	} {
-		got, err := stateFolder(func(name string) (string, bool) { value, ok := test.environment[name]; return value, ok })
-		if got != test.want || (err == nil) != (test.want != "") {
-			t.Errorf("%v: %q, %v", test.environment, got, err)
-		}
-	}
+func TestFolderOfARun(t *testing.T) {
 	dir := kept("/state/psyche")
 	if got := dir.run("../a run", [32]byte{0xab}); got != "/state/psyche/runs/..%2Fa+run-ab00000000000000" {
 		t.Errorf("folder of a run: %s", got)

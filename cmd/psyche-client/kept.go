@@ -11,22 +11,16 @@ import (
 	"path/filepath"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/cmd/internal/paths"
 )
 
 // kept is the default folder for the data of a user's clients.
 type kept string
 
-// stateFolder returns the user's folder: psyche in XDG_STATE_HOME, or in ~/.local/state. lookup is
-// os.LookupEnv outside tests.
-func stateFolder(lookup func(string) (string, bool)) (kept, error) {
-	if dir, _ := lookup("XDG_STATE_HOME"); filepath.IsAbs(dir) { // the specification ignores relative paths
-		return kept(filepath.Join(dir, "psyche")), nil
-	}
-	home, _ := lookup("HOME")
-	if !filepath.IsAbs(home) {
-		return "", errors.New("this user has no state folder: set HOME or XDG_STATE_HOME")
-	}
-	return kept(filepath.Join(home, ".local", "state", "psyche")), nil
+// stateFolder returns the user's folder.
+func stateFolder() (kept, error) {
+	dir, err := paths.State(os.LookupEnv)
+	return kept(dir), err
 }
 
 // run returns the folder of a run. The hash distinguishes runs with the same name.
@@ -59,7 +53,7 @@ func (k kept) key() (key identity.Key, made bool, err error) {
 
 // keptKey returns the user's key and logs its path.
 func keptKey(logger *slog.Logger) (identity.Key, error) {
-	dir, err := stateFolder(os.LookupEnv)
+	dir, err := stateFolder()
 	if err != nil {
 		return identity.Key{}, fmt.Errorf("%w, or name a key with --identity-secret-key-path", err)
 	}

@@ -141,7 +141,7 @@ var exitCodes = map[int]supervisor.ExitCode{
 // lockServing takes this user's lock for starting clients. Clients inherit the open file, so that a
 // client that outlives psyche-client serve still holds the lock.
 func lockServing() (*os.File, error) {
-	state, err := stateFolder(os.LookupEnv)
+	state, err := stateFolder()
 	if err != nil {
 		return nil, err
 	}

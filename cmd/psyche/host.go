@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/cmd/internal/paths"
 	"github.com/psyche-go/psyche/face/hosting"
 	"github.com/psyche-go/psyche/files/recipe"
 )
@@ -88,6 +89,7 @@ func caller(ctx context.Context, to console) hosting.Caller {
 			return dataTokenize{Paths: paths, Split: "train"}.localPaths(ctx, to)
 		},
 		LoadTokenizer: loadTokenizer,
+		StateFolder:   func() (string, error) { return paths.State(os.LookupEnv) },
 		OwnAddress:    func() string { return ownAddress(net.InterfaceAddrs) },
 		Serving:       func() { signals.Hold(ctx) },
 		ShowQR:        func(text string) error { return printQR(to.out, text) },

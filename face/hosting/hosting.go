@@ -60,6 +60,8 @@ type Caller struct {
 	Local func(ctx context.Context, paths []string) ([]string, error)
 	// LoadTokenizer loads a tokenizer by its path, by the name of a Hub repository, or "bytes".
 	LoadTokenizer func(ctx context.Context, name string) (*tokenizer.Tokenizer, error)
+	// StateFolder returns the user's folder for the state of programs.
+	StateFolder func() (string, error)
 	// OwnAddress returns the address of this machine that other machines most likely reach.
 	OwnAddress func() string
 	// Serving is called before the processes start. From then on, an interrupt must end them in order.
@@ -149,9 +151,9 @@ func (o Options) withDefaults() (_ Options, err error) {
 		}
 	}
 	if o.Dir == "" {
-		parent, err := stateFolder()
+		parent, err := o.StateFolder()
 		if err != nil {
-			return o, err
+			return o, fmt.Errorf("%w: %w, or choose a folder with --dir", ErrOptions, err)
 		}
 		if !filepath.IsLocal(o.Name) || o.Name == "." {
 			return o, fmt.Errorf("%w: --name %q is not a name for a folder; set --dir too", ErrOptions, o.Name)
@@ -253,19 +255,6 @@ func nameOf(text string) string {
 		return "run"
 	}
 	return name[:min(len(name), longest)]
-}
-
-// stateFolder returns the user's folder for the state of programs: psyche in XDG_STATE_HOME, or in
-// ~/.local/state.
-func stateFolder() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "psyche"), nil
-	}
-	home := os.Getenv("HOME")
-	if !filepath.IsAbs(home) {
-		return "", fmt.Errorf("%w: this user has no state folder; set HOME or XDG_STATE_HOME, or choose a folder with --dir", ErrOptions)
-	}
-	return filepath.Join(home, ".local", "state", "psyche"), nil
 }
 
 // lock creates the run's folder if necessary, and locks it. The folder has the text and keys, so only the

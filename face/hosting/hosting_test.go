@@ -22,6 +22,7 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/invite"
 )
 
 // asClient is the environment variable that makes the test binary a psyche-client without libtorch.
@@ -80,8 +81,9 @@ func options(t *testing.T) Options {
 				}
 				return tokenizer.Load(name)
 			},
-			OwnAddress: func() string { return "192.0.2.7" },
-			Serving:    func() {}, ShowQR: func(string) error { return nil }, Out: io.Discard, Err: io.Discard,
+			StateFolder: func() (string, error) { return filepath.Join(texts, "..", "state"), nil },
+			OwnAddress:  func() string { return "192.0.2.7" },
+			Serving:     func() {}, ShowQR: func(string) error { return nil }, Out: io.Discard, Err: io.Discard,
 		}}
 }
 
@@ -451,5 +453,38 @@ func TestTokenizerNextToTheText(t *testing.T) {
 	must(t, o)
 	if after := stamps(t, o.Dir); before[0] == after[0] || before[2] == after[2] {
 		t.Error("after a change of the tokenizer, tokens and model must change")
+	}
+}
+
+// stopper cancels a context when a text is written.
+type stopper struct {
+	text   string
+	cancel context.CancelFunc
+}
+
+func (s stopper) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), s.text) {
+		s.cancel()
+	}
+	return len(p), nil
+}
+
+// TestClientEndsEarly checks that an error of the client soon after its start ends the command if the
+// run is new. If the run had begun, the server stays for the friends, and the client starts again.
+func TestClientEndsEarly(t *testing.T) {
+	o := options(t)
+	o.Client = filepath.Join(t.TempDir(), "client")
+	write(t, o.Client, "#!/bin/sh\nexit 3\n")
+	if err := errors.Join(os.Chmod(o.Client, 0o700), os.MkdirAll(o.path("client"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, begun := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		o.Out = stopper{"starts again", cancel}
+		h := &host{Options: o}
+		if err := h.takePart(ctx, invite.Link{}, begun); (err == nil) != begun || (ctx.Err() != nil) != begun {
+			t.Errorf("the run had begun: %v; the client ended with %v", begun, err)
+		}
+		cancel()
 	}
 }

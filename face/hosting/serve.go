@@ -95,6 +95,7 @@ func (h *host) serve(ctx context.Context) error {
 		return err
 	}
 	h.Serving()
+	begun := h.begun() // the server creates the run
 	running := h.serverProcess()
 	if err := running.Start(); err != nil {
 		return err
@@ -117,7 +118,7 @@ func (h *host) serve(ctx context.Context) error {
 	clientCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	finished := make(chan error, 1)
-	go func() { finished <- h.takePart(clientCtx, own) }()
+	go func() { finished <- h.takePart(clientCtx, own, begun) }()
 	select {
 	case err = <-finished:
 		if err == nil && ctx.Err() == nil { // the run is finished; the page stays
@@ -229,21 +230,23 @@ func (h *host) invite(link invite.Link) {
 	h.printf("Ctrl-C stops; %s. Logs: %s, %s\n\n", h.sameCommand(), h.path("server", "server.log"), h.path("client", "client.log"))
 }
 
-// Restarts of the host's client.
+// Restarts of the host's client. After errors soon after the start, the pauses double.
 const (
-	restartPause  = 5 * time.Second
-	stableRuntime = time.Minute // a client that ran longer can train, so a restart may help
+	restartPause    = 5 * time.Second
+	maxRestartPause = 10 * time.Minute
+	stableRuntime   = time.Minute
 )
 
 // takePart runs the host's client until the run is finished or ctx ends. It restarts a client that ended
-// with an error, unless the error came soon after the start.
-func (h *host) takePart(ctx context.Context, link invite.Link) error {
+// with an error, because friends may depend on the server. An error soon after the start of a new run ends
+// the command instead: then this machine probably cannot train. begun reports whether the run had begun.
+func (h *host) takePart(ctx context.Context, link invite.Link, begun bool) error {
 	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan struct{})
 	seen := &progress{out: h.Out, since: time.Now()}
 	go func() { defer close(followed); seen.follow(follow, h.path("client", "events.jsonl")) }()
 	defer func() { stop(); <-followed; seen.end() }()
-	for {
+	for wait := restartPause; ; {
 		started := time.Now()
 		client := h.clientProcess(link)
 		if err := client.Start(); err != nil {
@@ -256,18 +259,21 @@ func (h *host) takePart(ctx context.Context, link invite.Link) error {
 			return nil
 		}
 		err := client.Failure()
-		switch {
-		case err == nil:
+		if err == nil || ctx.Err() != nil {
 			return nil
-		case ctx.Err() != nil:
-			return nil
-		case time.Since(started) < stableRuntime:
+		}
+		stable := time.Since(started) >= stableRuntime
+		if !stable && !begun {
 			return fmt.Errorf("the host's %w; its log is %s, and %s", err, client.Log, h.sameCommand())
 		}
-		h.printf("the client ended, and starts again: %v\n", err)
-		if pause.For(ctx, restartPause) != nil {
+		if begun = true; stable {
+			wait = restartPause
+		}
+		h.printf("the client ended, and starts again after %v; the server continues: %v\n", wait, err)
+		if pause.For(ctx, wait) != nil {
 			return nil
 		}
+		wait = min(2*wait, maxRestartPause)
 	}
 }
 

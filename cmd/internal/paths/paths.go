@@ -1,5 +1,5 @@
 // Package paths parses names of files and folders, and other texts, of a command line without
-// changing their bytes.
+// changing their bytes. It also finds the user's folder for the state of the programs.
 package paths
 
 import (
