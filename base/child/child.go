@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -248,8 +249,19 @@ func IsFree(port int) bool {
 	return err == nil && listener.Close() == nil
 }
 
-// FreePort asks the system for a free TCP port of the loopback device.
+// FreePort returns a free TCP port of the loopback device. The port is below the ranges from which
+// systems choose the ports of outgoing connections (from 32768 on Linux, from 49152 elsewhere). So it
+// is likely to stay free until a process listens on it, also after that process restarts.
 func FreePort() (int, error) {
+	const (
+		first, end = 10000, 32768
+		attempts   = 100
+	)
+	for range attempts {
+		if port := first + rand.IntN(end-first); IsFree(port) {
+			return port, nil
+		}
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)

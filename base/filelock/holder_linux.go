@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// readings is how often processOf reads the list of locks until it finds the lock.
+const readings = 5
+
 // processOf returns the id of the process that has locked an open file. It returns 0 if the process
 // is unknown, for example in a different container or on a different machine.
 func processOf(file *os.File) int {
@@ -18,11 +21,22 @@ func processOf(file *os.File) int {
 		return 0
 	}
 	failed := raw.Control(func(descriptor uintptr) { err = unix.Fstat(int(descriptor), &stat) })
-	locks, unread := os.ReadFile("/proc/locks")
-	if failed != nil || err != nil || unread != nil {
+	if failed != nil || err != nil {
 		return 0
 	}
-	return holderIn(string(locks), fmt.Sprintf("%02x:%02x:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev), stat.Ino))
+	place := fmt.Sprintf("%02x:%02x:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev), stat.Ino)
+	// The kernel returns the file page by page. A page skips locks if other processes released locks of
+	// earlier pages meanwhile, so one reading can miss a lock.
+	for range readings {
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			return 0
+		}
+		if pid := holderIn(string(locks), place); pid != 0 {
+			return pid
+		}
+	}
+	return 0
 }
 
 // holderIn finds the process in the text of /proc/locks. place is MAJOR:MINOR:INODE of the file.

@@ -60,14 +60,7 @@ func TestDummyRun(t *testing.T) {
 	}
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "config", "state.toml"), []byte(dummyState(1)))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	command := exec.CommandContext(t.Context(), serverBinary, "testnet", "start", "--num-clients", "1", "--config-path", filepath.Join(dir, "config"),
 		"--run-dir", filepath.Join(dir, "runs"), "--tui", "false", "--timeout", "2m")
@@ -164,16 +157,9 @@ func TestSampleCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	before, rest, _ := strings.Cut(string(text), "[model.LLM.data_location.Local]")
 	_, after, _ := strings.Cut(rest, "[model.LLM.checkpoint")
-	served := fmt.Sprintf("[model.LLM.data_location]\nServer = %q\n[model.LLM.checkpoint", listener.Addr())
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	served := fmt.Sprintf("[model.LLM.data_location]\nServer = %q\n[model.LLM.checkpoint", freeAddress(t))
 	config := filepath.Join(dir, "config", "sample")
 	writeFile(t, filepath.Join(config, "state.toml"), []byte(before+served+after))
 	seed := "[" + strings.TrimSuffix(strings.Repeat("7, ", 32), ", ") + "]"

@@ -240,7 +240,7 @@ func TestRefusedByServer(t *testing.T) {
 func TestServerNotThere(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{1, 1, 2, 2})
-	n.address = closedPort(t)
+	n.address = freeAddress(t)
 	c := n.newClient("client")
 	refused(t, n.dir, []string{"--server-timeout"}, clientBinary, c.args("--server-timeout", "0s")...)
 	begun := time.Now()

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"net"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -104,18 +103,4 @@ func TestClientInterruptedWithoutServer(t *testing.T) {
 		}
 		noPanic(t, c.name, c.text(t))
 	}
-}
-
-// closedPort returns an address of this machine without a listener.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return address
 }
