@@ -183,14 +183,12 @@ var formats = map[uint8]format{
 	kindEject: fieldsOf(func(c *coder, a *coordinator.Eject) { c.move(a.Client[:], "ejected client") }),
 	kindClose: fieldsOf(func(*coder, *coordinator.Close) {}),
 	kindReportUpload: fieldsOf(func(c *coder, a *coordinator.ReportUpload) {
-		if len(a.Place.Repo)+len(a.Place.Revision) > coordinator.MaxRepoLength {
-			panic("wire: a place with a longer name than a run can keep")
-		}
 		c.uint32(&a.Step, "upload's step")
 		c.move(a.Digest[:], "digest")
 		c.uint8((*uint8)(&a.Place.Kind), "kind of place")
 		c.text(&a.Place.Repo, "repository", coordinator.MaxRepoLength)
 		c.text(&a.Place.Revision, "revision", coordinator.MaxRepoLength)
+		c.limited(len(a.Place.Repo)+len(a.Place.Revision), coordinator.MaxRepoLength, "repository and revision")
 	}),
 	kindEquivocation: fieldsOf((*coder).equivocation),
 	kindReturn:       fieldsOf(func(c *coder, a *coordinator.Return) { c.uint32(&a.Epoch, "return") }),

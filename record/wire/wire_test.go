@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -203,6 +204,7 @@ func TestBadActionsAreRefused(t *testing.T) {
 		{"ready without a commitment", sign(append([]byte{kindReady, 1, 0, 0, 0}, make([]byte, 32)...)...), errMalformed},
 		{"upload without a place", sign(append([]byte{kindReportUpload}, make([]byte, 36)...)...), errMalformed},
 		{"upload to a name that is too long", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), append([]byte{193}, make([]byte, 194)...)...)...), errMalformed},
+		{"upload to names that are too long together", sign(slices.Concat([]byte{kindReportUpload}, make([]byte, 37), []byte{152}, make([]byte, 152), []byte{41}, make([]byte, 41))...), errMalformed},
 		{"upload to a place that is cut", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), 1, 'b', 2, 'r')...), errMalformed},
 		{"no truth value", sign(kindSetPaused, 2), errMalformed},
 		{"health check without a length", sign(kindHealthCheck, 0, 0, 0, 0, 1), errMalformed},
