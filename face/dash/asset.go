@@ -14,6 +14,7 @@ import (
 // kinds maps the extensions of the page's files to their content types.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+	".json": "application/json",
 }
 
 // file is one of the page's files, uncompressed and compressed.

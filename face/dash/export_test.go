@@ -3,5 +3,8 @@ package dash
 // ShownRun is the answer of /api/run.
 type ShownRun = shownRun
 
+// Answers are the answers of the API, by their names in its description.
+var Answers = map[string]any{"Runs": shownRuns{}, "Run": shownRun{}, "Events": shownEvents{}}
+
 // ReadVerifier reads the files of a verifier.
 var ReadVerifier = readVerifier

@@ -70,6 +70,7 @@ func New(runs func() []Run, verifier *Verifier) *Page {
 	p.mux.HandleFunc("GET /api/run", p.serveRun)
 	p.mux.HandleFunc("GET /api/log", p.serveLog)
 	p.mux.HandleFunc("GET /api/qr", p.serveQR)
+	p.mux.Handle("GET /api/openapi.json", served("openapi.json"))
 	p.mux.Handle("GET /{$}", served("index.html"))
 	for _, name := range append(slices.Clone(modules), "colours.css", "style.css", "icon.svg") {
 		p.mux.Handle("GET /"+name, served(name))
@@ -106,6 +107,12 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", "no-cache")
 	p.mux.ServeHTTP(w, r)
+}
+
+// shownRuns is the answer of /api/runs.
+type shownRuns struct {
+	Runs     []listed `json:"runs"`
+	Verifier int      `json:"verifier_bytes"` // size of /verifier.wasm; 0: the page has no verifier
 }
 
 // listed is a run in the list of all runs.
@@ -147,11 +154,11 @@ func (p *Page) serveRuns(w http.ResponseWriter, r *http.Request) {
 			}
 			list = append(list, l)
 		}
-		verifier := 0
+		shown := shownRuns{Runs: list}
 		if p.verifier != nil {
-			verifier = len(p.verifier.program)
+			shown.Verifier = len(p.verifier.program)
 		}
-		return map[string]any{"runs": list, "verifier_bytes": verifier}
+		return shown
 	})
 }
 
@@ -197,6 +204,12 @@ func (p *Page) serveRun(w http.ResponseWriter, r *http.Request) {
 	p.reply(w, r, fmt.Sprintf("run %d %s", last, run.Key), func() any { return run.show(last) })
 }
 
+// shownEvents is the answer of /api/log.
+type shownEvents struct {
+	Events []history.Event `json:"events"` // newest first
+	More   int             `json:"more"`   // number of older events, the value of before for the next page
+}
+
 // serveLog sends a page of older events. The query parameter "before" is the argument of shown.Events.
 func (p *Page) serveLog(w http.ResponseWriter, r *http.Request) {
 	run, ok := p.find(w, r)
@@ -207,12 +220,12 @@ func (p *Page) serveLog(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	events, more := []history.Event{}, 0
+	page := shownEvents{Events: []history.Event{}}
 	if run.Log != nil {
-		run.Log.History(func(h *history.History) { events, more = shown.Events(h, int(before)) })
+		run.Log.History(func(h *history.History) { page.Events, page.More = shown.Events(h, int(before)) })
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"events": events, "more": more})
+	_ = json.NewEncoder(w).Encode(page)
 }
 
 // reply sends the result of describe, or a cached result.

@@ -10,8 +10,8 @@ import (
 
 // Event is a notable event, with its entry in the log.
 type Event struct {
-	Entry   uint64 `json:"n"`
-	Time    uint64 `json:"t"`
+	Entry   uint64 `json:"n"` // number of the log entry
+	Time    uint64 `json:"t"` // Unix, milliseconds
 	Kind    string `json:"kind"`
 	Epoch   uint32 `json:"epoch"`
 	Step    uint32 `json:"step"`

@@ -51,20 +51,20 @@ type Spent [phaseCount]uint64
 
 // Phase is a period in one phase.
 type Phase struct {
-	Phase uint8  `json:"p"`
-	Epoch uint32 `json:"e"`
-	Step  uint32 `json:"s"`
-	Start uint64 `json:"t"`
+	Phase uint8  `json:"p"` // 0 Uninitialized, 1 WaitingForMembers, 2 Warmup, 3 RoundTrain, 4 RoundWitness, 5 Cooldown, 6 Finished, 7 Paused
+	Epoch uint32 `json:"e"` // epoch of the phase
+	Step  uint32 `json:"s"` // step of the phase
+	Start uint64 `json:"t"` // Unix, milliseconds
 	End   uint64 `json:"u"` // 0 for the current phase
 }
 
 // Checkpoint is a model that the run recorded.
 type Checkpoint struct {
-	Entry  uint64 `json:"entry"`
-	Time   uint64 `json:"time"`
+	Entry  uint64 `json:"entry"` // log entry with the decisive report
+	Time   uint64 `json:"time"`  // Unix, milliseconds
 	Epoch  uint32 `json:"epoch"`
 	Step   uint32 `json:"step"`
-	Digest string `json:"digest"`
+	Digest string `json:"digest"` // of the model
 }
 
 // Upload is a reported location of a checkpoint.

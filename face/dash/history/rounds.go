@@ -3,15 +3,15 @@ package history
 // Stretch is one round, or the sum of several consecutive rounds.
 type Stretch struct {
 	First     uint32 `json:"s"` // step of the first round
-	Rounds    uint32 `json:"n"`
+	Rounds    uint32 `json:"n"` // number of rounds
 	End       uint64 `json:"t"` // end of the last round
 	Spent     Spent  `json:"w"` // time in every phase, since the end of the round before the first
 	Tokens    uint64 `json:"k"` // of results that counted
-	Batches   uint64 `json:"b"`
+	Batches   uint64 `json:"b"` // batches of these rounds
 	Counted   uint64 `json:"c"` // batches with a counted result
 	Members   uint64 `json:"m"` // summed over the rounds
-	Fewest    uint32 `json:"l"`
-	Most      uint32 `json:"h"`
+	Fewest    uint32 `json:"l"` // smallest number of members in a round
+	Most      uint32 `json:"h"` // largest number of members in a round
 	Witnesses uint64 `json:"v"` // accepted proofs
 	Elected   uint64 `json:"q"` // elected witnesses
 

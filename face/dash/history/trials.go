@@ -11,16 +11,16 @@ type Trial struct {
 	Accused  string `json:"accused"`
 	Accuser  string `json:"accuser"`
 	Fault    string `json:"fault"`
-	Epoch    uint32 `json:"epoch"` // in which it began
-	Step     uint32 `json:"step"`  // of the result
-	Since    uint32 `json:"since"` // step of the round of the accusation
-	Until    uint32 `json:"until"` // step of the first round at whose end it may end undecided
-	Deadline uint64 `json:"until_unix_ms"`
-	Entry    uint64 `json:"entry"` // of the accusation
-	Time     uint64 `json:"t"`
-	Jury     int    `json:"jury"` // 0: not drawn yet
-	Guilty   int    `json:"guilty"`
-	Innocent int    `json:"innocent"`
+	Epoch    uint32 `json:"epoch"`         // in which it began
+	Step     uint32 `json:"step"`          // of the result
+	Since    uint32 `json:"since"`         // step of the round of the accusation
+	Until    uint32 `json:"until"`         // step of the first round at whose end it may end undecided
+	Deadline uint64 `json:"until_unix_ms"` // Unix, milliseconds
+	Entry    uint64 `json:"entry"`         // of the accusation
+	Time     uint64 `json:"t"`             // of the accusation: Unix, milliseconds
+	Jury     int    `json:"jury"`          // 0: not drawn yet
+	Guilty   int    `json:"guilty"`        // votes
+	Innocent int    `json:"innocent"`      // votes
 
 	Outcome string `json:"outcome,omitempty"` // one of the constants Outcome…; empty: it is open
 	Ejected string `json:"ejected,omitempty"` // member that was ejected as a result

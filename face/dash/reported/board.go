@@ -24,8 +24,8 @@ const (
 
 // Point is the losses of one step, or of several consecutive steps.
 type Point struct {
-	Step    uint32  `json:"s"`
-	Steps   uint32  `json:"n"`
+	Step    uint32  `json:"s"` // first step
+	Steps   uint32  `json:"n"` // number of steps
 	Sum     float64 `json:"-"`
 	Losses  uint32  `json:"-"`
 	Seconds float64 `json:"-"` // computing time, summed over members
@@ -36,9 +36,9 @@ type Point struct {
 type Member struct {
 	ID       string  `json:"id"`
 	Step     uint32  `json:"step"`
-	Loss     float64 `json:"loss"`  // −1: no valid loss
-	Speed    float64 `json:"speed"` // tokens per second of computing
-	Memory   uint64  `json:"memory"`
+	Loss     float64 `json:"loss"`     // −1: no valid loss
+	Speed    float64 `json:"speed"`    // tokens per second of computing
+	Memory   uint64  `json:"memory"`   // bytes
 	Sent     uint64  `json:"sent"`     // bytes to peers
 	Received uint64  `json:"received"` // bytes from peers
 	Paid     uint64  `json:"paid"`     // lamports
@@ -53,8 +53,8 @@ type Member struct {
 
 // Score is a model's result in a task.
 type Score struct {
-	Step  uint32  `json:"s"`
-	Value float64 `json:"v"`
+	Step  uint32  `json:"s"` // step of the model
+	Value float64 `json:"v"` // share of correct answers, or another metric of the task
 }
 
 // Notice is a member's note about itself or a peer.
