@@ -1,6 +1,7 @@
 package psyche
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,5 +59,46 @@ func TestSite(t *testing.T) {
 	}
 	if followed < 1000 {
 		t.Errorf("followed %d references: are these all?", followed)
+	}
+	checkSearchIndex(t, site)
+}
+
+// checkSearchIndex checks that every section of the search index exists in the site, and that words of
+// two pages find these pages.
+func checkSearchIndex(t *testing.T, site string) {
+	t.Helper()
+	path := filepath.Join(site, "search-index.js")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sections []struct{ Page, Href, ID, Heading, Text string }
+	if err := json.Unmarshal([]byte(strings.TrimSuffix(strings.TrimPrefix(string(text), "window.bookSections = "), ";\n")), &sections); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if len(sections) < 300 {
+		t.Errorf("the search index has %d sections: are these all?", len(sections))
+	}
+	for _, section := range sections {
+		content, err := os.ReadFile(filepath.Join(site, section.Href))
+		if err != nil || section.ID != "" && !strings.Contains(string(content), ` id="`+section.ID+`"`) || section.Heading == "" {
+			t.Errorf("the search index has %s#%s (%q): %v", section.Href, section.ID, section.Heading, err)
+		}
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Log("node is missing: the search was not run")
+		return
+	}
+	program := `global.window = {}; require(process.argv[1]); const { search } = require(process.argv[2]);
+for (const query of process.argv.slice(3)) console.log(query + ": " + (search(window.bookSections, query)[0] || {}).href);`
+	out, err := exec.CommandContext(t.Context(), node, "-e", program, path, filepath.Join(site, "search.js"),
+		"invite link", "equivocation", "zzzz").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	if lines := strings.Split(string(out), "\n"); len(lines) < 3 || !strings.HasSuffix(lines[0], ".html") || !strings.HasSuffix(lines[1], ".html") || lines[2] != "zzzz: undefined" {
+		t.Errorf("the search finds\n%s", out)
 	}
 }
