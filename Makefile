@@ -66,7 +66,7 @@ psyche:
 ## verifier: build the verifier, which pages send to browsers so that users can check a log themselves
 verifier:
 	@mkdir -p $(BUILD)/lib
-	GOOS=js GOARCH=wasm $(GO) build -trimpath -ldflags '-s -w' -o $(BUILD)/lib/verifier.wasm ./face/dash/verify/wasm
+	GOFLAGS= CGO_ENABLED=0 GOOS=js GOARCH=wasm $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $(BUILD)/lib/verifier.wasm ./face/dash/verify/wasm
 	@gzip -9 -n -f $(BUILD)/lib/verifier.wasm
 	@cp "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(BUILD)/lib/
 

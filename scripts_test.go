@@ -66,3 +66,20 @@ func TestVulnSkipsWithoutItsDatabase(t *testing.T) {
 		}
 	}
 }
+
+// TestVerifierDependsOnSourcesOnly checks that make verifier puts neither the state of the repository nor the caller's
+// build flags into the program, because users compare its hash.
+func TestVerifierDependsOnSourcesOnly(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "make", "--dry-run", "verifier").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"GOFLAGS= ", "CGO_ENABLED=0 ", "-trimpath ", "-buildvcs=false "} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
