@@ -55,6 +55,7 @@ type State struct {
 	Step      uint32   `json:"step"`             // of the running or next round
 	Members   []string `json:"members"`          // healthy members of the epoch, base58
 	Pending   int      `json:"pending"`          // clients waiting for the next epoch
+	Needed    int      `json:"needed,omitempty"` // WaitingForMembers: waiting clients that begin an epoch
 	Elected   []string `json:"elected"`          // elected witnesses of the running round, base58
 	Witnesses int      `json:"witnesses"`        // witness proofs accepted so far
 	Quorum    int      `json:"quorum"`           // witness proofs required
@@ -75,6 +76,7 @@ type State struct {
 	EpochRounds uint32 `json:"epoch_rounds,omitempty"` // rounds of the epoch; 0: time ends it
 
 	TotalSteps uint32  `json:"total_steps,omitempty"` // of the run
+	Pausing    bool    `json:"pausing,omitempty"`     // the run pauses when its epoch ends
 	Limit      float64 `json:"limit,omitempty"`       // maximum duration of the phase in seconds; 0: only members end it
 }
 

@@ -8,12 +8,28 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
+// ShownStep returns the step that displays show: the running round, or else the last round that has ended. Step is
+// already the number of the next round then. Before the first round, ShownStep returns 0.
+func (s State) ShownStep() uint32 {
+	step := s.Step
+	if s.RunState != coordinator.RoundTrain.String() && s.RunState != coordinator.RoundWitness.String() {
+		step = max(step, 1) - 1
+	}
+	if s.TotalSteps > 0 {
+		step = min(step, s.TotalSteps)
+	}
+	return step
+}
+
 // StateOf returns the event for a state, without IsMember, which depends on the process.
 func StateOf(s *coordinator.State) State {
 	now := State{
 		RunState: s.RunState.String(), Epoch: s.Progress.Epoch, Step: s.Progress.Step,
 		Members: []string{}, Pending: len(s.Pending), Elected: []string{}, Ready: len(s.Epoch.Ready),
-		Claimed: ClaimedOf(s), TotalSteps: s.Config.TotalSteps, Limit: float64(s.PhaseTime()) / 1000,
+		Claimed: ClaimedOf(s), TotalSteps: s.Config.TotalSteps, Limit: float64(s.PhaseTime()) / 1000, Pausing: s.PendingPause,
+	}
+	if s.RunState == coordinator.WaitingForMembers {
+		now.Needed = int(s.Config.InitMinClients)
 	}
 	for _, c := range s.Epoch.Clients {
 		if c.State == coordinator.Healthy {

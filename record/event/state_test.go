@@ -56,3 +56,41 @@ func TestStateOf(t *testing.T) {
 		t.Errorf("the phase lasts %v s", got.Limit)
 	}
 }
+
+// TestShownStep checks that every phase shows the number of the running round, or of the last round that has ended.
+func TestShownStep(t *testing.T) {
+	for _, c := range []struct {
+		state string
+		step  uint32
+		total uint32
+		want  uint32
+	}{
+		{"", 0, 0, 0},
+		{"WaitingForMembers", 1, 40, 0},
+		{"Warmup", 1, 40, 0},
+		{"RoundTrain", 1, 40, 1},
+		{"RoundWitness", 16, 40, 16},
+		{"Cooldown", 17, 40, 16},
+		{"Paused", 17, 40, 16},
+		{"Warmup", 17, 40, 16},
+		{"Finished", 41, 40, 40},
+		{"RoundTrain", 17, 0, 17},
+	} {
+		if got := (event.State{RunState: c.state, Step: c.step, TotalSteps: c.total}).ShownStep(); got != c.want {
+			t.Errorf("%s, step %d of %d: %d is shown, want %d", c.state, c.step, c.total, got, c.want)
+		}
+	}
+}
+
+// TestStateOfPause checks that an event contains a pause that has not begun, and the number of clients that an epoch
+// needs while the run waits for them.
+func TestStateOfPause(t *testing.T) {
+	s := &coordinator.State{RunState: coordinator.WaitingForMembers, PendingPause: true, Config: coordinator.Config{InitMinClients: 3}}
+	if got := event.StateOf(s); !got.Pausing || got.Needed != 3 {
+		t.Errorf("%+v", got)
+	}
+	s.RunState = coordinator.Warmup
+	if got := event.StateOf(s); got.Needed != 0 {
+		t.Errorf("in Warmup: %+v", got)
+	}
+}

@@ -31,6 +31,8 @@ type Run struct {
 	Host       string            `json:"host"`
 	Authority  Authority         `json:"authority"`
 	Closed     bool              `json:"closed"`
+	Pausing    bool              `json:"pending_pause,omitempty"`  // the run pauses when its epoch ends
+	Resuming   bool              `json:"pending_resume,omitempty"` // the run resumes at the host's next tick
 	State      string            `json:"run_state"`
 	Since      float64           `json:"run_state_start_unix_timestamp"` // seconds, 0 for none
 	Epoch      uint32            `json:"epoch"`
@@ -165,7 +167,7 @@ type Config struct {
 func Of(s *coordinator.State, named [32]byte) Run {
 	hash := s.Hash()
 	run := Run{
-		RunID: s.RunID, RunHash: hashText(named), Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: seconds(s.StateStart),
+		RunID: s.RunID, RunHash: hashText(named), Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, Pausing: s.PendingPause, Resuming: s.PendingResume, State: s.RunState.String(), Since: seconds(s.StateStart),
 		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
 		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{}, WaitsFor: s.WaitsForMember(), Awaits: seconds(s.AwaitsModelUntil()),
 		Uploads: []Upload{}, Lapses: []Lapse{}, Trials: trialsOf(s), Ejections: ejectionsOf(s),
@@ -315,7 +317,7 @@ func (r Run) printProgress(line printer, now time.Time) {
 	switch {
 	case r.Step > r.TotalSteps: // Step is the number of the next step
 		step = fmt.Sprintf("all %d steps", r.TotalSteps)
-	case r.Round == nil && r.DataIndex == 0: // no training yet; a run that resumes a different run starts with a later step than 1
+	case r.State != coordinator.RoundTrain.String() && r.State != coordinator.RoundWitness.String(): // no round runs
 		step = fmt.Sprintf("step %d of %d", max(r.Step, 1)-1, r.TotalSteps)
 	}
 	line("progress", "epoch %d, %s, %d sequences", r.Epoch, step, r.DataIndex)
@@ -392,6 +394,12 @@ func (r Run) stateText(now time.Time) string {
 	}
 	if r.Since > 0 {
 		text += fmt.Sprintf(" for %s", max(0, now.Sub(time.UnixMilli(int64(r.Since*1000)))).Round(time.Second))
+	}
+	switch {
+	case r.Pausing:
+		text += ", pauses at the end of the epoch"
+	case r.Resuming:
+		text += ", resumes in a moment"
 	}
 	return text
 }

@@ -158,3 +158,37 @@ func TestNames(t *testing.T) {
 		t.Errorf("%q %q", run.Name, run.About)
 	}
 }
+
+// TestProgress checks that every phase shows the number of the running round, or of the last round that has ended, and
+// that a pause or a resumption that has not begun is shown.
+func TestProgress(t *testing.T) {
+	state := inWarmup(t)
+	for _, c := range []struct {
+		phase         coordinator.RunState
+		step          uint32
+		pause, resume bool
+		want          []string
+	}{
+		{coordinator.WaitingForMembers, 1, false, false, []string{"step 0 of 40,"}},
+		{coordinator.RoundTrain, 1, true, false, []string{"step 1 of 40,", "RoundTrain for 5s, pauses at the end of the epoch\n"}},
+		{coordinator.Cooldown, 17, false, false, []string{"step 16 of 40,"}},
+		{coordinator.Paused, 17, false, true, []string{"step 16 of 40,", "Paused for 5s, resumes in a moment\n"}},
+		{coordinator.Finished, 41, false, false, []string{"all 40 steps"}},
+	} {
+		run := status.Of(state, [32]byte{7})
+		run.State, run.Step, run.TotalSteps, run.DataIndex, run.Pausing, run.Resuming = c.phase.String(), c.step, 40, 300, c.pause, c.resume
+		var text strings.Builder
+		if err := run.Print(&text, time.UnixMilli(int64(run.Since*1000)+5000)); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("%s: no %q in\n%s", c.phase, want, &text)
+			}
+		}
+	}
+	state.PendingPause = true
+	if run := status.Of(state, [32]byte{7}); !run.Pausing || run.Resuming {
+		t.Errorf("pending pause: %v, %v", run.Pausing, run.Resuming)
+	}
+}
