@@ -3,19 +3,10 @@ package console
 import (
 	"fmt"
 	"log/slog"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/record/event"
-)
-
-const (
-	timedRounds = 60 // newest rounds used to estimate the remaining time
-	leastTimed  = 3  // minimum number of rounds for an estimate
 )
 
 // Rounds logs one line per round for people. The speed comes from the board of metrics, so pass each event
@@ -31,9 +22,7 @@ type Rounds struct {
 	rounds  uint32             // rounds of the epoch; 0: unknown
 	losses  map[uint32]float64 // of own results that are not applied yet
 	claimed event.Claimed      // of the newest completed round
-	step    uint32             // of the newest started round
-	began   time.Time
-	took    []time.Duration // durations of the newest rounds, including the gaps after them
+	pace    Pace
 }
 
 // NewRounds returns a logger of rounds. metrics returns the values of the board. fields selects one attribute per metric,
@@ -50,9 +39,7 @@ func (r *Rounds) See(e event.Event) {
 		if body.Claimed != nil {
 			r.claimed = *body.Claimed
 		}
-		if body.RunState == "RoundTrain" && body.Step != r.step {
-			r.time(body.Step, e.Time)
-		}
+		r.pace.See(e.Time, body)
 	case event.Trained:
 		r.losses[body.Step] = float64(body.Loss)
 	case event.Applied:
@@ -67,15 +54,6 @@ func (r *Rounds) See(e event.Event) {
 			}
 		}
 	}
-}
-
-// time records the start of a round.
-func (r *Rounds) time(step uint32, at time.Time) {
-	if !r.began.IsZero() && step > r.step {
-		r.took = append(r.took, at.Sub(r.began)/time.Duration(step-r.step))
-		r.took = r.took[max(0, len(r.took)-timedRounds):]
-	}
-	r.step, r.began = step, at
 }
 
 // attributes returns the log attributes of a round.
@@ -126,32 +104,11 @@ func (r *Rounds) line(e event.Applied) string {
 		parts = append(parts, fmt.Sprintf("%d of %d results lost", lost, lost+e.Counted))
 	}
 	if r.total > e.Step {
-		if likely, least, most := r.left(r.total - e.Step); likely > 0 {
-			parts = append(parts, fmt.Sprintf("%s left (%s to %s)", meter.Span(likely), meter.Span(least), meter.Span(most)))
+		if left := r.pace.Text(r.total - e.Step); left != "" {
+			parts = append(parts, left)
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// left estimates the time for a number of steps from the newest rounds and the gaps between them,
-// with the times for the faster and the slower quarter of rounds as the range. The dashboard uses
-// the same estimate. 0 means unknown.
-func (r *Rounds) left(steps uint32) (likely, least, most time.Duration) {
-	if len(r.took) < leastTimed {
-		return 0, 0, 0
-	}
-	sorted, sum := slices.Sorted(slices.Values(r.took)), time.Duration(0)
-	for _, one := range sorted {
-		sum += one
-	}
-	quantile := func(quarters int) time.Duration { return sorted[min(len(sorted)-1, len(sorted)*quarters/4)] }
-	mean := sum / time.Duration(len(sorted))
-	between := max(0, mean-quantile(2)) // the mean includes the pauses between epochs, and the quartiles of single rounds do not
-	times := func(each time.Duration) time.Duration {
-		return time.Duration(min(float64(each)*float64(steps), math.MaxInt64/2))
-	}
-	likely = times(mean)
-	return likely, min(likely, times(quantile(1)+between)), max(likely, times(quantile(3)+between))
 }
 
 // shortNumber formats a number with three digits, as the dashboard does: 1.2 k, 340.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/console"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -22,10 +23,9 @@ type progress struct {
 	step    uint32
 	loss    float64   // of the newest batch; 0: none yet
 	printed time.Time // of the last round
-	first   time.Time // end of the first round since the start
-	from    uint32    // number of that round
-	saved   string    // folder of the newest checkpoint
-	over    bool      // the run is finished
+	pace    console.Pace
+	saved   string // folder of the newest checkpoint
+	over    bool   // the run is finished
 }
 
 // roundPause is the least time between two lines about rounds.
@@ -51,6 +51,7 @@ func (p *progress) see(e event.Event) {
 	}
 	switch body := e.Body.(type) {
 	case event.State:
+		p.pace.See(e.Time, body)
 		p.state(body)
 	case event.Trained:
 		p.loss = float64(body.Loss)
@@ -84,16 +85,15 @@ func (p *progress) state(s event.State) {
 // round prints a finished round from time to time.
 func (p *progress) round(at time.Time, step uint32) {
 	p.step = step
-	if p.first.IsZero() {
-		p.first, p.from = at, step
-	} else if at.Sub(p.printed) < roundPause && step < p.total {
+	if at.Sub(p.printed) < roundPause && step < p.total {
 		return
 	}
 	p.printed = at
 	left := ""
-	if done := step - p.from; done > 0 && step < p.total {
-		each := at.Sub(p.first) / time.Duration(done)
-		left = fmt.Sprintf(", about %v left", (each * time.Duration(p.total-step)).Round(time.Second))
+	if step < p.total {
+		if text := p.pace.Text(p.total - step); text != "" {
+			left = ", " + text
+		}
 	}
 	loss := "" // a client that receives the result of its first round has no loss yet
 	if p.loss > 0 {

@@ -37,3 +37,24 @@ func TestCommandOfTheResult(t *testing.T) {
 		t.Errorf("%v, got %q, want %q", err, words, want)
 	}
 }
+
+// TestTimeLeft checks that a line about a round has the time left, and that a pause does not change it.
+func TestTimeLeft(t *testing.T) {
+	var out strings.Builder
+	p, at := &progress{out: &out}, time.Unix(1000, 0)
+	see := func(seconds time.Duration, body event.Body) {
+		at = at.Add(seconds * time.Second)
+		p.see(event.Event{Time: at, Body: body})
+	}
+	for step := uint32(1); step <= 6; step++ {
+		see(0, event.State{RunState: "RoundTrain", Step: step, TotalSteps: 36})
+		see(10, event.Applied{Step: step})
+		if step == 2 {
+			see(0, event.State{RunState: "Paused", Step: 3, TotalSteps: 36})
+			see(1000, event.State{RunState: "WaitingForMembers", Step: 3, TotalSteps: 36})
+		}
+	}
+	if got := out.String(); !strings.HasSuffix(got, "round 6 of 36, 5 min left\n") {
+		t.Errorf("got %s", got)
+	}
+}
