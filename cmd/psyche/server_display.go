@@ -82,6 +82,13 @@ func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Option
 	d.Start(os.Stdin, d.to.out, options)
 }
 
+// invite shows the command that joins a run.
+func (d *serverDisplay) invite(runID, command string) {
+	if d != nil {
+		d.Invite(runID, command)
+	}
+}
+
 // pause signs the action with the host's key, as psyche run set-paused does.
 func (d *serverDisplay) pause(ctx context.Context, dir, runID string, paused bool) error {
 	at := d.address.Load()

@@ -14,9 +14,10 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// invitations logs the invite links of a server's runs.
+// invitations logs the invite links of a server's runs, and shows them in the display.
 type invitations struct {
 	logger *slog.Logger
+	shown  *serverDisplay // may be nil
 
 	mu    sync.Mutex
 	place invite.Link            // host and port
@@ -25,9 +26,9 @@ type invitations struct {
 	runs  map[string]invite.Link // runs whose links were not logged yet, without address
 }
 
-// invite makes a server log the links of its runs when it listens.
-func (c serverRun) invite(o *server.Options, logger *slog.Logger) error {
-	v := &invitations{logger: logger, runs: make(map[string]invite.Link)}
+// invite makes a server log the links of its runs when it listens, and show them in the display if it is not nil.
+func (c serverRun) invite(o *server.Options, logger *slog.Logger, shown *serverDisplay) error {
+	v := &invitations{logger: logger, shown: shown, runs: make(map[string]invite.Link)}
 	if c.PublicAddr != "" {
 		host, port, err := invite.ParseAddress(c.PublicAddr)
 		if err != nil {
@@ -115,7 +116,9 @@ func (i *invitations) tell() {
 			i.logger.Warn("the run has no invite link", "run", id, "error", err)
 			continue
 		}
-		i.logger.Info("others join with: psyche-client join " + link.ForShell())
+		command := "psyche-client join " + link.ForShell()
+		i.shown.invite(id, command)
+		i.logger.Info("others join with: " + command)
 		if i.guess {
 			i.logger.Info("if clients reach this machine at a different address, set it with --public-addr", "address", link.Host)
 		}

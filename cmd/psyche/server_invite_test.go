@@ -24,7 +24,7 @@ func TestServerInvites(t *testing.T) {
 	for public, want := range map[string]string{"": "192.0.2.7:4000", "run.example": "run.example:4000", "run.example:5000": "run.example:5000"} {
 		var log bytes.Buffer
 		o := server.Options{Hooks: server.Hooks{Ready: func(net.Addr) {}, OnState: func(*coordinator.State) {}}}
-		if err := (serverRun{PublicAddr: public}).invite(&o, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		if err := (serverRun{PublicAddr: public}).invite(&o, slog.New(slog.NewTextHandler(&log, nil)), nil); err != nil {
 			t.Fatal(err)
 		}
 		see := func(id string, in coordinator.RunState) {
@@ -53,7 +53,7 @@ func TestServerInvites(t *testing.T) {
 			}
 		}
 	}
-	golden.Message(t, "address of all interfaces", (serverRun{PublicAddr: "0.0.0.0"}).invite(&server.Options{}, nil))
+	golden.Message(t, "address of all interfaces", (serverRun{PublicAddr: "0.0.0.0"}).invite(&server.Options{}, nil, nil))
 }
 
 // TestOwnAddress checks that the address that other machines most likely reach is preferred.

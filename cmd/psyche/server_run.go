@@ -189,7 +189,7 @@ func (c serverRun) serve(ctx context.Context, runs []config.Run, o *server.Optio
 	if err != nil {
 		return errors.Join(err, events.Close())
 	}
-	if err := errors.Join(c.invite(o, o.Logger), c.handOut(ctx, runs, o, page, o.Logger)); err != nil {
+	if err := errors.Join(c.invite(o, o.Logger, shown), c.handOut(ctx, runs, o, page, o.Logger)); err != nil {
 		return errors.Join(err, stopData(), events.Close())
 	}
 	shown.start(ctx, c, o, page)

@@ -82,7 +82,7 @@ func TestScreens(t *testing.T) {
 	outside.seen.runID = "quickstart"
 	waiting := &Client{}
 	waiting.seen.runID, waiting.seen.id = "quickstart", "83JJ1FKjQv"
-	waiting.See(event.Event{Time: begun, Body: event.State{RunState: "WaitingForMembers", Step: 1, Pending: 2}})
+	waiting.See(event.Event{Time: begun, Body: event.State{RunState: "WaitingForMembers", Step: 1, Pending: 2, Needed: 3, TotalSteps: 40}})
 	ended := member()
 	ended.See(event.Event{Time: now, Body: event.Failed{Error: "the host refuses: \x1b[31mwrong run id"}})
 	for name, screen := range map[string]string{

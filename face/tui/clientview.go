@@ -90,12 +90,14 @@ func rule(title string, width int) string {
 
 // head shows the name and the phase of the run.
 func (s seen) head(width int, now time.Time) []string {
-	step, total := stepOf(s.state)
-	steps := fmt.Sprintf("step %d", step)
-	if total > 0 {
+	steps := fmt.Sprintf("step %d", s.state.ShownStep())
+	if total := s.state.TotalSteps; total > 0 {
 		steps += fmt.Sprintf(" of %d", total)
 	}
 	left := strong.Render("psyche-client") + "  run " + printable(s.runID) + "  " + short(s.id)
+	if s.left != "" && s.state.RunState != "Paused" {
+		steps += "  " + s.left
+	}
 	right := steps + fmt.Sprintf("  epoch %d", s.state.Epoch)
 	first := apart(left, right, width)
 	if s.ended != "" {
@@ -124,7 +126,7 @@ func (s seen) role() string {
 
 // round shows the progress of rounds.
 func (s seen) round() []string {
-	members := fmt.Sprintf("%d members, %d waiting", len(s.state.Members), s.state.Pending)
+	members := joined(s.state)
 	switch s.state.RunState {
 	case "Warmup":
 		members += fmt.Sprintf(", %d hold the model", s.state.Ready)

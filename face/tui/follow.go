@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/meter"
+	"github.com/psyche-go/psyche/face/console"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -58,6 +60,7 @@ type seen struct {
 	audits    map[string]int // by this client, by result
 	evaluated map[string]event.Evaluated
 	ended     string
+	left      string // remaining time; empty: unknown
 	metrics   map[string]float64
 	peers     []rated
 	names     names
@@ -107,6 +110,7 @@ func (n *newest) see(body event.Body) {
 type follower struct {
 	mu    sync.Mutex
 	seen  seen
+	pace  console.Pace
 	asked time.Time // time of the last peer count
 }
 
@@ -125,6 +129,7 @@ func (f *follower) See(e event.Event) {
 			s.since = e.Time
 		}
 		s.state = body
+		f.pace.See(e.Time, body)
 	case event.Trained:
 		if loss := float64(body.Loss); !math.IsNaN(loss) && !math.IsInf(loss, 0) {
 			s.losses = append(s.losses, point{body.Step, loss})
@@ -219,6 +224,11 @@ func (f *follower) now() seen {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.seen
+	if total := s.state.TotalSteps; total > 0 && s.state.Step > 0 && s.state.Step <= total {
+		if likely, _, _ := f.pace.Left(total - s.state.Step + 1); likely > 0 {
+			s.left = meter.Span(likely) + " left"
+		}
+	}
 	s.losses, s.peers, s.warnings = slices.Clone(s.losses), slices.Clone(s.peers), slices.Clone(s.warnings)
 	return s
 }

@@ -40,7 +40,18 @@ func phase(state event.State, since, now time.Time) string {
 	if state.Limit > 0 {
 		text += " of at most " + clock(time.Duration(state.Limit*float64(time.Second)))
 	}
+	if state.Pausing {
+		text += ", pauses at the end of the epoch"
+	}
 	return text
+}
+
+// joined describes the members of the epoch, or the clients that the next epoch waits for.
+func joined(state event.State) string {
+	if state.Needed > 0 {
+		return fmt.Sprintf("%d of %d needed members", state.Pending, state.Needed)
+	}
+	return fmt.Sprintf("%d members, %d waiting", len(state.Members), state.Pending)
 }
 
 // quorum draws how many members have done what the phase waits for. It is empty if the phase only
@@ -58,13 +69,4 @@ func quorum(state event.State, width int) string {
 // apart puts two texts at the ends of a line.
 func apart(left, right string, width int) string {
 	return left + strings.Repeat(" ", max(2, width-lipgloss.Width(left)-lipgloss.Width(right))) + right
-}
-
-// stepOf returns the current step of a state, and the total number of steps. In a finished run, the
-// current step is the last one.
-func stepOf(state event.State) (step, total uint32) {
-	if state.TotalSteps == 0 {
-		return state.Step, 0
-	}
-	return min(state.Step, state.TotalSteps), state.TotalSteps
 }

@@ -39,6 +39,9 @@ type hosted struct {
 	moving  []Moving
 }
 
+// over reports whether the run is finished, so that clients cannot join.
+func (h hosted) over() bool { return h.state.RunState == "Finished" }
+
 // grows returns the growth of the journal per minute.
 func (h hosted) grows(now time.Time) float64 {
 	took := now.Sub(h.looked).Minutes()
@@ -58,6 +61,7 @@ type Server struct {
 	title string
 	runs  []hosted
 	lines []Line
+	joins map[string]string // commands that join runs, by run
 }
 
 // SetTitle sets the title, which identifies the server.
@@ -65,6 +69,23 @@ func (s *Server) SetTitle(title string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.title = title
+}
+
+// Invite sets the command that joins a run.
+func (s *Server) Invite(runID, command string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.joins == nil {
+		s.joins = map[string]string{}
+	}
+	s.joins[runID] = command
+}
+
+// command returns the command that joins a run, or "" if it is unknown.
+func (s *Server) command(runID string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.joins[runID]
 }
 
 // Watch follows the event log of a run.
@@ -155,6 +176,7 @@ type serverModel struct {
 	chosen        int    // index of the selected run
 	asking        string // run that may be paused or resumed; empty: no question is open
 	answer        string // result of the last key
+	inviting      bool   // the screen shows only the command that joins the run
 }
 
 // pausedMsg is the result of a pause.
@@ -191,6 +213,8 @@ func (m serverModel) press(key string) (tea.Model, tea.Cmd) {
 	switch {
 	case key == "ctrl+c":
 		m.server.interrupt()
+	case m.inviting:
+		m.inviting = false
 	case m.asking != "":
 		run := m.asking
 		m.asking = ""
@@ -202,6 +226,8 @@ func (m serverModel) press(key string) (tea.Model, tea.Cmd) {
 		m.chosen = max(0, m.chosen-1)
 	case key == "down":
 		m.chosen = max(0, min(len(runs)-1, m.chosen+1))
+	case key == "l":
+		m.inviting = m.chosen < len(runs) && m.server.command(runs[m.chosen].runID) != ""
 	case key == "p" && m.chosen < len(runs) && m.server.options.Pause != nil:
 		m.asking, m.answer = runs[m.chosen].runID, ""
 	}

@@ -146,3 +146,32 @@ func TestPauseAsksFirst(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestInviteIsComplete checks that the command that joins a run is on the screen in full, for wide and narrow screens, and
+// that a key shows it on a screen that is too small for everything else.
+func TestInviteIsComplete(t *testing.T) {
+	command := "psyche-client join 'psyche://192.0.2.7:39405/quickstart?key=83JJ1FKjQvKk8bZK3yW2WmS7v4kqL6nDgYzHn1cVd9sT&genesis=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'"
+	s := host(t)
+	s.Invite("quickstart", command)
+	shows := func(m tea.Model) bool {
+		lines := strings.Split(ansi.Strip(m.(serverModel).render()), "\n")
+		return strings.Contains(strings.Join(lines, ""), command)
+	}
+	for _, size := range [][2]int{{80, 24}, {120, 40}, {50, 18}} {
+		if m := (serverModel{server: s, width: size[0], height: size[1]}); !shows(m) {
+			t.Errorf("%v: not in\n%s", size, m.render())
+		}
+	}
+	var m tea.Model = serverModel{server: s, width: 40, height: 10}
+	press := func() { m, _ = m.Update(tea.KeyPressMsg{Code: 'l', Text: "l"}) }
+	if press(); !shows(m) {
+		t.Errorf("after the key: not in\n%s", m.(serverModel).render())
+	}
+	if press(); shows(m) {
+		t.Error("a second key does not return")
+	}
+	m, _ = m.Update(tea.KeyPressMsg{Code: tea.KeyDown})
+	if press(); m.(serverModel).inviting {
+		t.Error("a run without a link shows one")
+	}
+}

@@ -19,8 +19,16 @@ func (m serverModel) render() string {
 	title := m.server.title
 	m.server.mu.Unlock()
 	runs := m.server.now()
+	if m.inviting && m.chosen < len(runs) {
+		return screen(append([]string{"others join run " + printable(runs[m.chosen].runID) + " with:   (any key: back)", ""}, wrapped(m.server.command(runs[m.chosen].runID), width)...), width, height)
+	}
 	lines := []string{strong.Render("psyche server") + "  " + printable(title), m.asked(runs)}
 	lines = append(lines, m.list(runs, width, height)...)
+	if m.chosen < len(runs) && height >= roomyHeight && !runs[m.chosen].over() {
+		if command := m.server.command(runs[m.chosen].runID); command != "" {
+			lines = append(append(lines, rule("others join with", width)), wrapped(command, width)...)
+		}
+	}
 	if m.chosen < len(runs) {
 		lines = append(lines, runs[m.chosen].details(width, m.at)...)
 	}
@@ -49,9 +57,14 @@ func (m serverModel) asked(runs []hosted) string {
 		return printable(m.answer)
 	}
 	if m.server.options.Pause == nil {
-		return faint.Render("up, down: choose a run   ctrl+c: end")
+		return faint.Render("up, down: choose a run   l: invite link   ctrl+c: end")
 	}
-	return faint.Render("up, down: choose a run   p: pause or continue it   ctrl+c: end")
+	return faint.Render("up, down: choose a run   p: pause or continue it   l: invite link   ctrl+c: end")
+}
+
+// wrapped breaks a text into lines of the screen's width.
+func wrapped(text string, width int) []string {
+	return strings.Split(ansi.Hardwrap(printable(text), width, true), "\n")
 }
 
 // list has a line for each run, and uses at most half of the screen.
@@ -69,9 +82,8 @@ func (m serverModel) list(runs []hosted, width, height int) []string {
 		if i == m.chosen {
 			mark = "> "
 		}
-		step, total := stepOf(h.state)
-		lines = append(lines, mark+fmt.Sprintf("%-16.16s  %s %5d of %-5d %3d members, %d waiting",
-			printable(h.runID), good.Render(fmt.Sprintf("%-22.22s", phaseName(h.state.RunState))), step, total, len(h.state.Members), h.state.Pending))
+		lines = append(lines, mark+fmt.Sprintf("%-16.16s  %s %5d of %-5d %s",
+			printable(h.runID), good.Render(fmt.Sprintf("%-22.22s", phaseName(h.state.RunState))), h.state.ShownStep(), h.state.TotalSteps, joined(h.state)))
 	}
 	return lines
 }

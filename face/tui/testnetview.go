@@ -21,8 +21,7 @@ const remarksShown = 5
 func (m testnetModel) render() string {
 	width, height := max(m.width, leastWidth), max(m.height, leastHeight)
 	p, remarks := m.testnet.now()
-	step, total := stepOf(p.State)
-	right := fmt.Sprintf("step %d of %d  epoch %d", step, total, p.State.Epoch)
+	right := fmt.Sprintf("step %d of %d  epoch %d", p.State.ShownStep(), p.State.TotalSteps, p.State.Epoch)
 	left := strong.Render("psyche testnet")
 	if named := left + "  run " + printable(p.RunID); lipgloss.Width(named)+2+len(right) <= width {
 		left = named
