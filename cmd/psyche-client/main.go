@@ -74,6 +74,9 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// otherProgram has the commands of psyche, which users may look for here.
+var otherProgram = manual.Other{Program: "psyche", Commands: []string{"host", "testnet", "server", "run", "data", "chain", "keys", "dash", "sim"}}
+
 // terminal is the output of a command: results to Out, everything else to Err.
 type terminal struct {
 	Out, Err io.Writer
@@ -110,7 +113,8 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 	}
 	command, err := parser.Parse(buildinfo.Help(args))
 	if err != nil {
-		return report(t, fmt.Errorf("%w (see %s)", err, manual.Hint("psyche-client", err)), exitUsage)
+		message, try := manual.Explain("psyche-client", otherProgram, err)
+		return report(t, fmt.Errorf("%s (see %s)", message, try), exitUsage)
 	}
 	switch err := command.Run(); {
 	case err == nil:
@@ -127,11 +131,7 @@ func explainMemory(err error) error {
 	if !errors.Is(err, torch.ErrMemory) {
 		return err
 	}
-	size := ""
-	if failed, ok := errors.AsType[*torch.Error](err); ok && failed.Wanted() != "" {
-		size = " of " + failed.Wanted()
-	}
-	return fmt.Errorf("an allocation%s failed for lack of memory; use a smaller micro batch or shorter sequences, --recompute or --compute-dtype bf16 if the command has them, another --device, or a smaller model: %w", size, err)
+	return fmt.Errorf("%w; use a smaller micro batch or shorter sequences, --recompute or --compute-dtype bf16 if the command has them, another --device, or a smaller model", err)
 }
 
 // newParser returns a parser that fills all from a command line.

@@ -121,6 +121,11 @@ func (e usageError) Unwrap() error { return e.error }
 // usagef returns a usageError.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// otherProgram has the commands of psyche-client, which users may look for here.
+var otherProgram = manual.Other{Program: "psyche-client", Commands: []string{
+	"join", "train", "serve", "init-model", "solo", "evaluate", "generate", "serve-model", "download", "upload", "show-identity",
+}}
+
 // console is the output of commands.
 type console struct {
 	out io.Writer // results
@@ -159,7 +164,8 @@ func run(ctx context.Context, args []string, to console) (code int) {
 	}
 	command, err := parser.Parse(buildinfo.Help(args))
 	if err != nil {
-		_, _ = fmt.Fprintf(to.err, "psyche: %s\nTry: %s\n", plain.Text(err.Error()), manual.Hint("psyche", err))
+		message, try := manual.Explain("psyche", otherProgram, err)
+		_, _ = fmt.Fprintf(to.err, "psyche: %s\nTry: %s\n", plain.Text(message), try)
 		return exitUsage
 	}
 	if err := command.Run(); err != nil {
