@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
@@ -86,8 +87,9 @@ type solo struct {
 	dataIndex uint64 // first sequence that was not trained on
 	unsaved   bool   // steps were trained since the last attempt to save
 	started   time.Time
-	trained   int   // tokens since started
-	failure   error // error that ended it
+	printed   time.Time // of the last line about a step
+	trained   int       // tokens since started
+	failure   error     // error that ended it
 }
 
 // Run trains until the last step, an interrupt or an error, and saves the training.
@@ -171,7 +173,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	if err := c.load(c.Threads, logger); err != nil {
 		return false, err
 	}
-	devices, err := c.fittingDevices(description.NumParameters)
+	devices, err := c.fittingDevices(description, logger)
 	if err != nil {
 		return false, err
 	}
@@ -321,9 +323,7 @@ func (s *solo) train(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if s.step%s.options.LogEvery == 0 || s.step == s.options.Steps || s.trained == s.options.TotalBatch*s.options.SeqLen {
-			s.printf("step %d/%d  loss %.4f  %.0f tokens/s\n", s.step, s.options.Steps, loss, float64(s.trained)/time.Since(s.started).Seconds())
-		}
+		s.printStep(loss, time.Now())
 		if s.options.SaveEvery > 0 && s.step%s.options.SaveEvery == 0 && s.step < s.options.Steps {
 			if err := s.save(context.WithoutCancel(ctx)); err != nil {
 				return err
@@ -340,6 +340,25 @@ func (s *solo) train(ctx context.Context) error {
 		return err
 	}
 	return s.printHeldOut(ctx)
+}
+
+// printPause is the maximum time without a line about a step, if a step is not longer.
+const printPause = 10 * time.Second
+
+// printStep prints a step if a line is due: every --log-every steps, after the first and the last step, and after
+// printPause. The time left includes evaluations and checkpoints at the rate so far.
+func (s *solo) printStep(loss float64, now time.Time) {
+	each := s.options.TotalBatch * s.options.SeqLen
+	first := s.trained == each
+	if !first && s.step%s.options.LogEvery != 0 && s.step != s.options.Steps && now.Sub(s.printed) < printPause {
+		return
+	}
+	s.printed = now
+	left, took := "", now.Sub(s.started)
+	if steps := s.trained / each; s.step < s.options.Steps && !first {
+		left = "  " + meter.Span(time.Duration(float64(took)/float64(steps)*float64(s.options.Steps-s.step))) + " left"
+	}
+	s.printf("step %d/%d  loss %.4f  %.0f tokens/s%s\n", s.step, s.options.Steps, loss, float64(s.trained)/took.Seconds(), left)
 }
 
 // next trains one step.

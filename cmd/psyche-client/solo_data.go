@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"math"
 
 	"github.com/psyche-go/psyche/base/diskspace"
@@ -14,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/needs"
 	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // readModel reads the model of --model.
@@ -70,13 +72,38 @@ func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 }
 
 // fittingDevices returns the devices for training, or an error if the memory of the CPU is too
-// small.
-func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
+// small. It warns if the memory is probably too small for a micro batch.
+func (c *soloCommand) fittingDevices(of model.Description, logger *slog.Logger) ([]torch.Device, error) {
 	devices, err := c.trainingDevices(c.deviceFlags)
 	if err == nil && needs.LeastMemory(devices) == 0 { // on the CPU
-		err = c.fits(parameters, sysmemory.Allocatable())
+		available := sysmemory.Allocatable()
+		if err = c.fits(of.NumParameters, available); err == nil {
+			c.warnOfMemory(of, available, logger)
+		}
 	}
 	return devices, err
+}
+
+// warnOfMemory warns if training on the CPU probably needs more memory than is available.
+func (c *soloCommand) warnOfMemory(of model.Description, available uint64, logger *slog.Logger) {
+	s := needs.Step{MicroBatch: min(c.MicroBatch, c.TotalBatch), Size: required.Value, Recompute: c.Recompute, Flag: "--micro-batch"}
+	if c.ComputeDtype != "f32" {
+		s.Size = 2
+	}
+	working := s.Working(of, uint32(c.SeqLen))
+	if wanted := c.optimizerBytes(of.NumParameters) + working; available > 0 && wanted > available {
+		logger.Warn("the memory may be too small for the training; trying anyway", "needed", diskspace.Format(wanted), "of_a_micro_batch", diskspace.Format(working),
+			"available", diskspace.Format(available), "instead", s.Remedy(of, uint32(c.SeqLen))+"end other programs")
+	}
+}
+
+// optimizerBytes returns the memory of the gradient and the optimizer's values.
+func (c *soloCommand) optimizerBytes(parameters int64) uint64 {
+	values := uint64(2)
+	if c.Optimizer == "adamw" {
+		values = 3
+	}
+	return values * min(weightBytes(parameters), math.MaxUint64/values)
 }
 
 // fitsDisk returns an error if --save has too little space for a checkpoint. An earlier checkpoint stays until the new one
@@ -103,15 +130,11 @@ func (c *soloCommand) fitsDisk(parameters int64, probe diskspace.Probe) error {
 // fits returns an error if the memory that training on the CPU takes is not available. The model itself
 // was already read and is not included.
 func (c *soloCommand) fits(parameters int64, available uint64) error {
-	kind, values := "the gradient and the momentum", uint64(2)
+	kind := "the gradient and the momentum"
 	if c.Optimizer == "adamw" {
-		kind, values = "the gradient and the means of AdamW", 3
+		kind = "the gradient and the means of AdamW"
 	}
-	bytes := weightBytes(parameters)
-	if bytes > math.MaxUint64/values {
-		bytes = math.MaxUint64 / values
-	}
-	err := needs.Fits(kind, values*bytes, available)
+	err := needs.Fits(kind, c.optimizerBytes(parameters), available)
 	if err != nil {
 		err = fmt.Errorf("train %s: %w, or choose another --device", c.Model, err)
 	}

@@ -5,15 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/manifest"
+	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/train"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -388,4 +391,39 @@ func TestGenerateWithoutTokenizer(t *testing.T) {
 	model := filepath.Join(dir, "model")
 	succeed(t, "init-model", "--config", write(t, filepath.Join(dir, "config.json"), []byte(toyConfig)), "--tokenizer", "none", "--output", model)
 	fail(t, exitFailure, "no tokenizer", "generate", "--model", model, "--prompt", "a")
+}
+
+// TestPrintStep checks that slow steps are printed although --log-every is larger, and that lines after the first one have
+// the time left.
+func TestPrintStep(t *testing.T) {
+	var out strings.Builder
+	begun := time.Unix(1000, 0)
+	s := &solo{options: soloCommand{TotalBatch: 2, SeqLen: 8, Steps: 60, LogEvery: 10}, terminal: terminal{Out: &out}, started: begun}
+	for step := range uint32(6) {
+		s.step, s.trained = step+1, 16*int(step+1)
+		s.printStep(2.5, begun.Add(time.Duration(step+1)*6*time.Second))
+	}
+	want := "step 1/60  loss 2.5000  3 tokens/s\n" +
+		"step 3/60  loss 2.5000  3 tokens/s  6 min left\n" +
+		"step 5/60  loss 2.5000  3 tokens/s  6 min left\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}
+
+// TestWarnOfMemory checks that solo states the need if a micro batch probably does not fit, with the flags that reduce it.
+func TestWarnOfMemory(t *testing.T) {
+	of, err := model.Describe([]byte(toyConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &soloCommand{TotalBatch: 64, MicroBatch: 64, SeqLen: 32, soloOptimizer: soloOptimizer{Optimizer: "adamw"}}
+	c.ComputeDtype = "f32"
+	for available, warns := range map[uint64]bool{0: false, 1 << 20: true, 1 << 40: false} {
+		var log strings.Builder
+		c.warnOfMemory(of, available, slog.New(slog.NewTextHandler(&log, nil)))
+		if got := strings.Contains(log.String(), "needed=") && strings.Contains(log.String(), "--micro-batch 1 ("); got != warns {
+			t.Errorf("with %d bytes: %q", available, log.String())
+		}
+	}
 }

@@ -6,6 +6,7 @@
 package needs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,16 +30,17 @@ type Step struct {
 	MicroBatch int
 	Size       uint64 // of an activation, in bytes
 	Recompute  bool
-	Device     bool // a device other than the CPU
+	Device     bool   // a device other than the CPU
+	Flag       string // that sets MicroBatch; empty: --micro-batch-size
 }
 
 // logitsOnCPU and logitsOnDevice limit the logits that are computed at a time, in bytes. See
 // logits_at_once in learn/torch/shim/ends.cc.
 const logitsOnCPU, logitsOnDevice = 32 << 20, 256 << 20
 
-// working returns the minimum memory of a micro batch when its forward pass ends: saved activations,
+// Working returns the minimum memory of a micro batch when its forward pass ends: saved activations,
 // and logits.
-func (s Step) working(of model.Description, seqLen uint32) uint64 {
+func (s Step) Working(of model.Description, seqLen uint32) uint64 {
 	tokens, most, kept := uint64(s.MicroBatch)*uint64(seqLen), uint64(logitsOnCPU), of.Activations
 	if s.Device {
 		most = logitsOnDevice
@@ -52,7 +54,7 @@ func (s Step) working(of model.Description, seqLen uint32) uint64 {
 
 // Of computes the needs of a run. keep is as in required.Of.
 func Of(run config.Model, audited bool, of model.Description, s Step, keep int) Needs {
-	n, working := Needs{Bytes: required.Of(run, audited, uint64(of.NumParameters), keep)}, s.working(of, run.MaxSeqLen)
+	n, working := Needs{Bytes: required.Of(run, audited, uint64(of.NumParameters), keep)}, s.Working(of, run.MaxSeqLen)
 	n.Device = 2*n.Model + working
 	if !s.Device {
 		n.Memory += working
@@ -150,16 +152,16 @@ func (n Needs) Warn(has Machine, remedy string, logger *slog.Logger) {
 
 // Remedy lists the ways to compute a micro batch in less memory, with the bytes of each.
 func (s Step) Remedy(of model.Description, seqLen uint32) string {
-	now, text := s.working(of, seqLen), ""
+	now, text := s.Working(of, seqLen), ""
 	for _, way := range []struct {
 		flag string
 		step Step
 	}{
-		{"--micro-batch-size 1", Step{1, s.Size, s.Recompute, s.Device}},
-		{"--recompute", Step{s.MicroBatch, s.Size, true, s.Device}},
-		{"--compute-dtype bf16", Step{s.MicroBatch, 2, s.Recompute, s.Device}},
+		{cmp.Or(s.Flag, "--micro-batch-size") + " 1", Step{MicroBatch: 1, Size: s.Size, Recompute: s.Recompute, Device: s.Device}},
+		{"--recompute", Step{MicroBatch: s.MicroBatch, Size: s.Size, Recompute: true, Device: s.Device}},
+		{"--compute-dtype bf16", Step{MicroBatch: s.MicroBatch, Size: 2, Recompute: s.Recompute, Device: s.Device}},
 	} {
-		if less := way.step.working(of, seqLen); less < now {
+		if less := way.step.Working(of, seqLen); less < now {
 			text += fmt.Sprintf("%s (a micro batch then takes %s, now %s), ", way.flag, diskspace.Format(less), diskspace.Format(now))
 		}
 	}

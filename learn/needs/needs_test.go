@@ -68,18 +68,18 @@ func TestWorking(t *testing.T) {
 	_, of := quickstartModel(t)
 	run := config.Model{MaxSeqLen: 256}
 	all := Step{MicroBatch: 64, Size: 4}
-	if got, want := (Step{MicroBatch: 64, Size: 4, Recompute: true}).working(of, 256), uint64(64*256*4*(3*2*256+2*(2*256+2*256+2*128+2*688)+2*256+256)); got != want {
+	if got, want := (Step{MicroBatch: 64, Size: 4, Recompute: true}).Working(of, 256), uint64(64*256*4*(3*2*256+2*(2*256+2*256+2*128+2*688)+2*256+256)); got != want {
 		t.Errorf("recomputed: %d, want %d", got, want)
 	}
-	if got := (Step{MicroBatch: 64, Size: 2}).working(of, 256); 2*got != all.working(of, 256) {
-		t.Errorf("of two bytes: %d, of four %d", got, all.working(of, 256))
+	if got := (Step{MicroBatch: 64, Size: 2}).Working(of, 256); 2*got != all.Working(of, 256) {
+		t.Errorf("of two bytes: %d, of four %d", got, all.Working(of, 256))
 	}
 	all.Device = true
-	if got := Of(run, false, of, all, -1); got.Memory != 4*got.Model || got.Device != 2*got.Model+all.working(of, 256) {
+	if got := Of(run, false, of, all, -1); got.Memory != 4*got.Model || got.Device != 2*got.Model+all.Working(of, 256) {
 		t.Errorf("on a Device: %+v", got)
 	}
 	of.Activations, of.VocabSize = 0, 128<<10
-	if got := (Step{MicroBatch: 64, Size: 4}).working(of, 256); got != logitsOnCPU {
+	if got := (Step{MicroBatch: 64, Size: 4}).Working(of, 256); got != logitsOnCPU {
 		t.Errorf("logits take %d bytes", got)
 	}
 }

@@ -10,7 +10,11 @@ import (
 	"fmt"
 	"regexp"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"unsafe"
+
+	"github.com/psyche-go/psyche/base/diskspace"
 )
 
 var (
@@ -35,7 +39,18 @@ type Error struct {
 	Message string // message of libtorch
 }
 
-func (e *Error) Error() string { return "torch: " + e.Op + ": " + e.Message }
+// Error returns the operation and the message of libtorch. For a failed allocation it omits the message, which describes a
+// line of libtorch.
+func (e *Error) Error() string {
+	if !outOfMemory.MatchString(e.Message) {
+		return "torch: " + e.Op + ": " + e.Message
+	}
+	text := "torch: " + e.Op + ": out of memory"
+	if size := e.Wanted(); size != "" {
+		text += ", " + size + " wanted"
+	}
+	return text
+}
 
 // Is reports whether target is ErrMemory and libtorch could not allocate memory.
 func (e *Error) Is(target error) bool {
@@ -50,10 +65,16 @@ var wanted = regexp.MustCompile(`(?i)tried to allocate ([0-9.]+ (?:bytes|[KMGT]i
 
 // Wanted returns the size that libtorch could not allocate, such as "2.00 GiB", or "" if its message has none.
 func (e *Error) Wanted() string {
-	if size := wanted.FindStringSubmatch(e.Message); size != nil {
-		return size[1]
+	size := wanted.FindStringSubmatch(e.Message)
+	if size == nil {
+		return ""
 	}
-	return ""
+	if digits, ok := strings.CutSuffix(size[1], " bytes"); ok {
+		if bytes, err := strconv.ParseUint(digits, 10, 64); err == nil {
+			return diskspace.Format(bytes)
+		}
+	}
+	return size[1]
 }
 
 // panicError is a panic in the function given to Do, other than a panic from libtorch.
