@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/host/tcp"
@@ -47,7 +48,11 @@ func (c *joinCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return usageError{err}
 	}
-	return explain(command.Run(ctx, t))
+	err = command.Run(ctx, t)
+	if c.CheckpointDir == "" && errors.Is(err, errFolderInUse) { // the run's own folder on this machine
+		return fmt.Errorf("you already take part in run %q on this machine%s; end that client first, or take part a second time with --ephemeral", command.RunID, filelock.By(err))
+	}
+	return explain(err)
 }
 
 // train returns the command that joins the link's run, and a function that explains its errors.

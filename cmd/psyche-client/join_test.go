@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/modelsource"
 	"github.com/psyche-go/psyche/record/invite"
@@ -126,6 +127,53 @@ func TestKeysByPrecedence(t *testing.T) {
 	if of("", true) != identity.FromSeed([32]byte([]byte(strings.Repeat("\x09", 32)))).ID() {
 		t.Error("the key of the environment does not override the kept key")
 	}
+}
+
+// TestNameIsKept checks that a start without --member-name uses the name of an earlier start with the same key, that a new name
+// replaces it, and that a damaged file is an error.
+func TestNameIsKept(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	logger := slog.New(slog.DiscardHandler)
+	starts := func(given string, keep bool) (string, error) {
+		c := trainCommand{KeepIdentity: keep, memberFlags: memberFlags{MemberName: given}}
+		_, err := c.key(logger)
+		return c.MemberName, err
+	}
+	for _, c := range []struct {
+		given string
+		keep  bool
+		want  string
+	}{{"", true, ""}, {"Ada", true, "Ada"}, {"", true, "Ada"}, {"", false, ""}, {"Eve", false, "Eve"}, {"Bob B", true, "Bob B"}, {"", true, "Bob B"}} {
+		if got, err := starts(c.given, c.keep); err != nil || got != c.want {
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+	dir, err := stateFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"a\u202eb\n", strings.Repeat("n", 1000)} {
+		write(t, dir.nameFile(), []byte(text))
+		if name, err := starts("", true); err == nil || !strings.Contains(err.Error(), dir.nameFile()) {
+			t.Errorf("%.40q: %q, %v", text, name, err)
+		}
+	}
+}
+
+// TestJoinTwice checks that the error of a user's second client in a run names the first client.
+func TestJoinTwice(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	link := testLink()
+	dir, err := runFolder(link.RunID, link.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := filelock.OpenFolder(dir, 0o700)
+	if err != nil || !filelock.Supported {
+		t.Skip(err)
+	}
+	defer func() { _ = first.Close() }()
+	fail(t, exitFailure, "second client", "join", link.String())
 }
 
 // TestErrorsAreShownPlainly checks that a run's definition cannot send control sequences to the

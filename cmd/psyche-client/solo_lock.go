@@ -12,6 +12,13 @@ import (
 // errFolderInUse means that another process writes a folder.
 var errFolderInUse = errors.New("another process is using it")
 
+// folderInUse is errFolderInUse with the error of the lock, which has the process.
+type folderInUse struct{ held error }
+
+func (e folderInUse) Error() string { return errFolderInUse.Error() + filelock.By(e.held) }
+
+func (e folderInUse) Unwrap() []error { return []error{errFolderInUse, e.held} }
+
 // folderClaim is this process's exclusive right to write a folder. The lock is a file next to the
 // folder, because each checkpoint replaces the folder.
 type folderClaim struct{ file *os.File }
@@ -41,7 +48,7 @@ func lockBeside(dir string) (*folderClaim, error) {
 	path := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".lock")
 	file, err := filelock.Open(path, 0o600)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("%s: %w%s; choose another folder", dir, errFolderInUse, filelock.By(err))
+		return nil, fmt.Errorf("%s: %w; choose another folder", dir, folderInUse{err})
 	}
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ type trainCommand struct {
 // memberFlags configure how a member takes part in a run on any host.
 type memberFlags struct {
 	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY (hex); on a chain also RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file in WALLET_PRIVATE_KEY_PATH or WALLET_PATH. Without any of these, the client uses its persistent key, or else a new key." type:"path" group:"Your key:"`
-	MemberName            string `env:"PSYCHE_MEMBER_NAME" placeholder:"NAME" help:"Display name shown next to this member's key: up to 32 bytes. Signed with each join, so it stays in the run's log permanently; it is not proof of identity." group:"Your key:"`
+	MemberName            string `env:"PSYCHE_MEMBER_NAME" placeholder:"NAME" help:"Display name shown next to this member's key: up to 32 bytes. Signed with each join, so it stays in the run's log permanently; it is not proof of identity. With the user's persistent key, later starts use the same name." group:"Your key:"`
 	networkFlags          `embed:"" group:"Network:"`
 
 	sourceFlags `embed:"" group:"Model and data:"`
@@ -239,7 +239,10 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 		return key, err
 	}
 	if c.KeepIdentity {
-		return keptKey(logger)
+		if key, err = keptKey(logger); err == nil {
+			err = c.keepName(logger)
+		}
+		return key, err
 	}
 	if key, err = identity.Generate(rand.Reader); err != nil {
 		return key, err

@@ -96,8 +96,8 @@ func (f checkpointFlags) claimCheckpointDir(logger *slog.Logger) (release func()
 	case err == nil:
 		release = folder.Close
 	case errors.Is(err, filelock.ErrHeld):
-		return release, fmt.Errorf("--checkpoint-dir %s: %w%s; end that client, or start this one with another --checkpoint-dir and another --identity-secret-key-path, or join with --ephemeral",
-			f.CheckpointDir, errFolderInUse, filelock.By(err))
+		return release, fmt.Errorf("--checkpoint-dir %s: %w; end that client, or start this one with another --checkpoint-dir and another --identity-secret-key-path, or join with --ephemeral",
+			f.CheckpointDir, folderInUse{err})
 	default:
 		if made := os.MkdirAll(f.CheckpointDir, 0o755); made != nil {
 			return release, fmt.Errorf("--checkpoint-dir: %w; choose another folder", made)
