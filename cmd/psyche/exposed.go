@@ -8,7 +8,7 @@ import (
 )
 
 // hostMayReplace is the warning for a run without a separate main authority.
-const hostMayReplace = "without --main-authority, the server's own key is the main authority: anyone who reads host-key.json in --save-state-dir can pause the run and replace its rules, model and data; create a key with psyche keys new, keep it on another machine, and pass it when the run begins: it cannot be changed later"
+const hostMayReplace = "the server's own key is the main authority: anyone who reads host-key.json in --save-state-dir can pause the run and replace its model; to prevent this, pass a key from another machine as --main-authority when the run begins"
 
 // fewAuditors is the recommended minimum number of auditing members, so that rounds without an
 // honest auditor are rare.
@@ -25,7 +25,7 @@ func openWarnings(run config.Run) []string {
 	remedy += ", or admit only keys that you choose, with --permissioned"
 	switch auditors := assign.VerifierCount(members, percent); {
 	case percent == 0:
-		return []string{"verification_percent = 0, and every key may join: no member checks whether unknown clients compute their results from their data; noise, copies and negated gradients count as honest work; " + remedy}
+		return []string{"verification_percent = 0, and every key may join: no member checks the results of unknown clients; " + remedy}
 	case 0 < auditors && auditors < fewAuditors:
 		return []string{fmt.Sprintf("verification_percent = %d, and every key may join: with init_min_clients = %d, %d of the members audit; in rounds in which all auditors are colluding unknown clients, no honest member audits; %s", percent, members, auditors, remedy)}
 	default: // without auditors, the file's own warnings apply

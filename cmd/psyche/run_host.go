@@ -151,6 +151,9 @@ func (f actFlags) submit(ctx context.Context, to console, a coordinator.Action) 
 // decide is like submit, for an action that depends on the state of the run.
 func (f actFlags) decide(ctx context.Context, to console, decide func(*coordinator.State, coordinator.ClientID) (coordinator.Action, error)) error {
 	key, err := f.key(f.Given())
+	if errors.Is(err, errNoKey) && !f.Given() {
+		key, err = f.authorityKey(ctx, to, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 type runReceipt struct {
 	File   string `arg:"" name:"file" type:"path" help:"Run log: a file from psyche run export or psyche run archive, or the journal in a server's folder."`
-	Member string `placeholder:"KEY" help:"Key of the member, in base58; psyche-client prints it as its id."`
+	Member string `placeholder:"MEMBER" help:"The member: its key in base58, which psyche-client prints as its id; the beginning of the key; or its display name."`
 	Output string `placeholder:"FILE" type:"path" help:"Output file for the receipt. An existing file is never overwritten."`
 	Verify string `placeholder:"FILE" type:"path" help:"Verify this receipt against the log instead of writing a receipt."`
 }
@@ -36,15 +36,15 @@ the chain's nodes.`
 func (c *runReceipt) Run(to console) error {
 	switch {
 	case (c.Member == "") == (c.Verify == ""):
-		return usagef("give either --member=KEY, to write a receipt, or --verify=FILE")
+		return usagef("give either --member=MEMBER, to write a receipt, or --verify=FILE")
 	case c.Verify != "" && c.Output != "":
 		return usagef("--output and --verify cannot be combined: omit one of them")
 	case c.Verify != "":
 		return c.verify(to)
 	}
-	member, err := identity.ParseID(c.Member)
+	member, err := c.member(to.err)
 	if err != nil {
-		return usagef("--member: %w", err)
+		return err
 	}
 	r, _, name, log, err := c.count(member, 0, to.err)
 	if err != nil {

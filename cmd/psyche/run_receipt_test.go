@@ -107,7 +107,10 @@ func TestRunReceipt(t *testing.T) {
 	does(exitFailed, "not a member", path, "--member", dashtest.Key(99).ID().String())
 	does(exitUsage, "neither member nor receipt", path)
 	does(exitUsage, "output of a verification", path, "--verify", file, "--output", file+"2")
-	does(exitUsage, "short key", path, "--member", "x")
+	does(exitOK, "member          "+member+"\nuntil", path, "--member", member[:8])
+	does(exitOK, "member          "+dashtest.Key(0).ID().String()+", display name", path, "--member", "Ada")
+	does(exitUsage, "unknown name", path, "--member", "Bob")
+	does(exitUsage, "short beginning", path, "--member", member[:3])
 
 	whole, err := os.ReadFile(file)
 	if err != nil {

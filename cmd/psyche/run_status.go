@@ -11,18 +11,24 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server/status"
+	"github.com/psyche-go/psyche/record/invite"
 )
 
 type runStatus struct {
-	RunID     string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run."`
+	Link      string `arg:"" optional:"" placeholder:"LINK" help:"Invite link of the run, in quotes, instead of --run-id and the flags of its host."`
+	RunID     string `name:"run-id" env:"RUN_ID" placeholder:"ID" help:"Name of the run."`
 	JSON      bool   `name:"json" help:"Print the full state as JSON."`
 	hostFlags `embed:""`
 }
 
 // Run shows the progress of a run.
 func (c *runStatus) Run(ctx context.Context, to console) error {
+	if err := c.choose(); err != nil {
+		return err
+	}
 	seen, err := c.lookAt(ctx, c.RunID, to.err)
 	if errors.Is(err, admin.ErrNotConfigured) && !c.JSON {
 		return c.printUnconfigured(ctx, to)
@@ -42,6 +48,37 @@ func (c *runStatus) Run(ctx context.Context, to console) error {
 		return err
 	}
 	return c.printAccount(ctx, to, transaction.PublicKey(seen.State.Host))
+}
+
+// choose sets the flags of the run and its host from the link, if there is one.
+func (c *runStatus) choose() error {
+	switch {
+	case c.Link == "" && c.RunID == "":
+		return usagef("which run: give its invite link, or --run-id with --server-addr or --rpc")
+	case c.Link == "":
+		return nil
+	case c.ServerAddr != "" || c.Given():
+		return usagef("the link names the host of the run: omit --server-addr and --rpc, and unset SERVER_ADDR")
+	}
+	c.RunID = ""
+	if invite.IsChain(c.Link) {
+		link, err := invite.ParseChain(c.Link)
+		c.RunID, c.RunFlags = link.RunID, onchain.RunFlags{Authority: link.Authority.String(), Flags: onchain.Flags{
+			RPC: link.RPC, ProgramID: link.Program.String(), MaxPrice: onchain.DefaultMaxPrice,
+		}}
+		return asUsage(err)
+	}
+	link, err := invite.Parse(c.Link)
+	c.RunID, c.ServerAddr, c.ServerKey, c.Genesis = link.RunID, link.Addr(), link.Key.String(), link.Genesis()
+	return asUsage(err)
+}
+
+// asUsage marks an error as an error of the command line. It returns nil for nil.
+func asUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
 }
 
 // nameAuthorizers adds the authorized keys to the run's authorizations that belong to grants.

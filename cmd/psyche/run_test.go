@@ -169,6 +169,7 @@ func TestRunTrustsTheServerItSawFirst(t *testing.T) {
 }
 
 func TestRunNeedsAKeyToSign(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	a := administer(t, "--state", sampleState, "--run-id", "r")
 	a.does(exitFailed, "no key", "set-paused", "--run-id", "r")
 	t.Setenv(identity.SecretKeyVariable, strings.Repeat("07", 32))
@@ -177,6 +178,65 @@ func TestRunNeedsAKeyToSign(t *testing.T) {
 	if r := a.status("r"); r.State != "Paused" {
 		t.Errorf("the run is in %s", r.State)
 	}
+}
+
+// TestAuthorityKeyIsFound checks that a command signs with the key of the run's main authority if the key is in the folder of
+// psyche host, and that it does not sign with another key there.
+func TestAuthorityKeyIsFound(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	a := administer(t, "--state", sampleState, "--run-id", "r")
+	put := func(from string, to ...string) {
+		t.Helper()
+		key, err := os.ReadFile(from)
+		path := filepath.Join(append([]string{state, "psyche"}, to...)...)
+		if err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o700)); err == nil {
+			err = os.WriteFile(path, key, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(a.key(5), "identity.json")
+	if code, out := a.command("set-paused", "--run-id", "r"); code != exitFailed || !strings.Contains(out, "no signing key") {
+		t.Errorf("another key: exit code %d:\n%s", code, out)
+	}
+	put(a.path("state/host-key.json"), "hosted", "mine", "server", "host-key.json")
+	if code, out := a.command("set-paused", "--run-id", "r"); code != exitOK || !strings.Contains(out, "signing with "+state) {
+		t.Errorf("the authority's key: exit code %d:\n%s", code, out)
+	}
+	if r := a.status("r"); r.State != "Paused" {
+		t.Errorf("the run is in %s", r.State)
+	}
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Chdir(a.dir)
+	below := filepath.Join("state", "host-key.json")
+	if code, out := a.command("set-paused", "false", "--run-id", "r"); code != exitOK || !strings.Contains(out, "signing with "+below) {
+		t.Errorf("next to the server's folder: exit code %d:\n%s", code, out)
+	}
+}
+
+// TestStatusOfLink checks that psyche run status accepts the invite link of a run.
+func TestStatusOfLink(t *testing.T) {
+	a := administer(t, "--state", sampleState, "--run-id", "r")
+	code, link := a.command("invite", "--run-id", "r")
+	if code != exitOK {
+		t.Fatal(link)
+	}
+	link = strings.Fields(link[strings.Index(link, "psyche://"):])[0]
+	does := func(want int, text string, args ...string) {
+		t.Helper()
+		code, out := a.plain(append([]string{"run", "status", "--known-servers", a.path("known")}, args...)...)
+		if code != want || !strings.Contains(out, text) {
+			t.Errorf("%q: exit code %d, want %d and %q:\n%s", args, code, want, text, out)
+		}
+	}
+	does(exitOK, "WaitingForMembers", link)
+	does(exitOK, "WaitingForMembers", "'"+link+"'")
+	does(exitUsage, "give its invite link")
+	does(exitUsage, "not a link to a run", "friends")
+	does(exitUsage, "omit --server-addr", link, "--server-addr", a.address)
+	does(exitUsage, "not a link to a run", "psyche+solana://x")
 }
 
 // TestRunAdministration takes a permissioned run through its whole life cycle.

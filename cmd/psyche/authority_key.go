@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/cmd/internal/paths"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+)
+
+// authorityKey returns the key of the run's main authority, if it is in one of the usual places of this machine. Otherwise
+// it returns missing, with the authority that has to sign. The run's state names the authority, so no other key can be
+// chosen by accident.
+func (f actFlags) authorityKey(ctx context.Context, to console, missing error) (identity.Key, error) {
+	state, err := f.look(ctx, f.RunID, to.err)
+	if err != nil {
+		return identity.Key{}, err
+	}
+	for _, path := range keyPlaces(os.LookupEnv) {
+		key, err := identity.LoadKeyFile(path)
+		if err == nil && coordinator.ClientID(key.ID()) == state.Authority.Main {
+			_, _ = fmt.Fprintf(to.err, "psyche: signing with %s, the key of the run's main authority\n", path)
+			return key, nil
+		}
+	}
+	return identity.Key{}, fmt.Errorf("%w; the run's main authority is %s, whose key is not in the usual places of this machine", missing, identity.ID(state.Authority.Main))
+}
+
+// keyPlaces returns the files that may have the key of a run's authority: of a server in the current folder or a folder
+// below it, of the user's client, and of the runs of psyche host.
+func keyPlaces(lookup func(string) (string, bool)) []string {
+	beside, _ := filepath.Glob(filepath.Join("*", server.HostKeyFile)) // the pattern is valid
+	places := append([]string{server.HostKeyFile}, beside...)
+	state, err := paths.State(lookup)
+	if err != nil {
+		return places
+	}
+	hosted, _ := filepath.Glob(filepath.Join(state, "hosted", "*", "server", server.HostKeyFile)) // finds none if the folder's name is an invalid pattern
+	return append(append(places, filepath.Join(state, "identity.json")), hosted...)
+}
