@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"syscall"
 	"time"
 
@@ -17,6 +19,7 @@ const (
 	firstSavePause = 2 * time.Second
 	maxSavePause   = time.Minute
 	lastSavePause  = 5 * time.Second // in a finished run
+	fullDiskPause  = time.Minute     // between two errors about a full disk
 )
 
 // attempt contains the data for saving a checkpoint, and for retrying.
@@ -65,6 +68,9 @@ func (k *Saver) save(a *attempt) {
 				k.Log.Warn("cannot remove old checkpoints", "err", pruneErr)
 			}
 			if err == nil {
+				if a.pause > 0 {
+					k.Log.Info("saved the checkpoint after earlier failures", "dir", report.Dir)
+				}
 				k.newest = max(k.newest, a.model.Step)
 				if k.InPlace != nil {
 					k.InPlace(a.model.Digest, report.Dir)
@@ -82,10 +88,27 @@ func (k *Saver) save(a *attempt) {
 func (k *Saver) saveFailed(a *attempt, dir, older string, err error) {
 	a.pause = min(max(2*a.pause, firstSavePause), maxSavePause)
 	a.next = k.Tasks.Now().Add(a.pause)
-	k.Log.Error("checkpoint not saved; training continues, but a restart would begin from an older one", "dir", dir, "newest_saved", older, "retry_in", a.pause, "err", err)
+	level := slog.LevelError
+	if diskFull(err) {
+		if now := k.Tasks.Now(); now.Before(k.quiet) {
+			level = slog.LevelDebug
+		} else {
+			k.quiet = now.Add(fullDiskPause)
+		}
+		err = withoutPaths(err)
+	}
+	k.Log.Log(context.Background(), level, "checkpoint not saved; training continues, but a restart would begin from an older one", "dir", dir, "newest_saved", older, "retry_in", a.pause, "err", err)
 	if k.unsaved == nil && len(k.writing) == 0 && !errors.Is(err, errOtherCheckpoint) {
 		k.failed = a
 	}
+}
+
+// withoutPaths removes the names of temporary files from an error about a full disk.
+func withoutPaths(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
 }
 
 // tryAgain retries saving the newest checkpoint that could not be saved, when it is due.
@@ -173,7 +196,9 @@ func (k *Saver) write(a *attempt, dir string) error {
 			break
 		}
 		if give() {
-			k.Log.Warn("the disk is full; removing less important files to save the checkpoint", "dir", dir)
+			if a.pause == 0 { // otherwise it was logged
+				k.Log.Warn("the disk is full; removing less important files to save the checkpoint", "dir", dir)
+			}
 			err = put()
 		}
 	}

@@ -56,6 +56,7 @@ type Saver struct {
 	failed  *attempt      // newest attempt, if it failed
 	writing []*Model      // being written
 	hung    bool          // it was logged that the disk does not respond
+	quiet   time.Time     // until then, errors about a full disk are not logged again
 	err     error         // of the newest attempt
 	newest  uint32        // step of the newest checkpoint that this process wrote to the folder
 
