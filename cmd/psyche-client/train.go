@@ -222,9 +222,13 @@ func (c *trainCommand) modelSource(member identity.ID, events *event.Log, logger
 	})
 }
 
-// tell prints the process's contribution to the run, if people read its output.
+// tell prints the process's contribution to the run: for people, or as a record of a JSON log.
 func (c *trainCommand) tell(given *console.Account, t terminal) {
-	if given != nil && c.Logs != "json" && c.Logs != "none" {
+	switch {
+	case given == nil || c.Logs == "none":
+	case c.Logs == "json":
+		given.Log(slog.New(slog.NewJSONHandler(t.Err, nil)))
+	default:
 		given.Print(t.Err)
 	}
 }

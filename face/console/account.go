@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -148,6 +149,24 @@ func (a *Account) Print(w io.Writer) {
 		fmt.Fprintf(&lines, "  to prove it        psyche run receipt LOG --member %s (LOG: psyche run export)\n", a.id)
 	}
 	_, _ = io.WriteString(w, lines.String()) // errors of this message do not matter
+}
+
+// Log logs the account as one record for programs. It logs nothing if the process has not trained.
+func (a *Account) Log(logger *slog.Logger) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.trained == 0 {
+		return
+	}
+	attributes := []any{
+		"run", a.runID, "id", a.id.String(), "finished", a.ended, "seconds", a.newest.Sub(a.began).Seconds(),
+		"rounds_trained", a.trained, "rounds_counted", a.counted, "tokens_counted", a.own,
+		"bytes_sent_to_peers", a.wire.P2PSent, "bytes_received_from_peers", a.wire.P2PReceived, "audits", a.audits, "votes", a.votes,
+	}
+	if a.model.Digest != "" {
+		attributes = append(attributes, "rounds_in_model", a.inModel, "model_step", a.model.Step, "model_digest", a.model.Digest, "model_folder", a.model.Dir)
+	}
+	logger.Info("contribution", attributes...)
 }
 
 func (a *Account) inTheModel() string {

@@ -1,6 +1,9 @@
 package console
 
 import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -56,5 +59,34 @@ func TestAccount(t *testing.T) {
 	}
 	if nothing := told(true, event.Ready{}, event.Finished{}); nothing != "" {
 		t.Errorf("a client that did not train got a summary:\n%s", nothing)
+	}
+}
+
+// TestAccountForPrograms checks the record of the contribution in a JSON log.
+func TestAccountForPrograms(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewJSONHandler(&log, nil))
+	a := NewAccount("tiny", identity.ID{5}, true)
+	if a.Log(logger); log.Len() > 0 {
+		t.Errorf("a client that did not train has the record %s", &log)
+	}
+	for i, body := range []event.Body{
+		event.Ready{}, event.State{RunState: "RoundTrain", Step: 1, BatchSize: 8}, event.Trained{Step: 1, Batch: event.Batch{8, 10}, Tokens: 200},
+		event.Applied{Step: 1, OwnCounted: true}, event.Wire{P2PSent: 30}, event.Checkpoint{Step: 1, Digest: "abcd", Dir: "here"}, event.Finished{},
+	} {
+		a.See(event.Event{Time: time.Unix(int64(i), 0), Body: body})
+	}
+	a.Log(logger)
+	var got map[string]any
+	if err := json.Unmarshal(log.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]any{
+		"msg": "contribution", "run": "tiny", "finished": true, "seconds": 6.0, "rounds_counted": 1.0, "tokens_counted": 200.0,
+		"bytes_sent_to_peers": 30.0, "rounds_in_model": 1.0, "model_digest": "abcd",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
 	}
 }
