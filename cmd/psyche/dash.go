@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/psyche-go/psyche/base/signals"
@@ -57,6 +58,10 @@ func (c *dashboard) Run(ctx context.Context, to console) error {
 	defer g.Close()
 	if err := c.gather(g, to, logger); err != nil {
 		return errors.Join(err, listener.Close())
+	}
+	if len(g.Runs()) == 0 && len(c.Follow) == 0 && !c.Given() {
+		_, _ = fmt.Fprintf(to.err, "psyche: no run log in %s yet: want RUN.journal of a server's --save-state-dir, or a file from psyche run export; the page shows runs as soon as their logs appear\n",
+			strings.Join(c.Paths, ", "))
 	}
 	if _, err := fmt.Fprintf(to.err, "psyche: the page is at http://%s/\n", listener.Addr()); err != nil {
 		return errors.Join(err, listener.Close())

@@ -18,6 +18,13 @@ import (
 // startDash serves a page until the test ends, and returns its URL.
 func startDash(t *testing.T, args ...string) (address string) {
 	t.Helper()
+	address, _ = startDashNoting(t, args...)
+	return address
+}
+
+// startDashNoting is like startDash, and also returns the lines before the URL.
+func startDashNoting(t *testing.T, args ...string) (address, before string) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	in, errs := io.Pipe()
 	code := make(chan int, 1)
@@ -35,11 +42,26 @@ func startDash(t *testing.T, args ...string) (address string) {
 	for lines.Scan() {
 		if _, at, found := strings.Cut(lines.Text(), "the page is at "); found {
 			go func() { _, _ = io.Copy(io.Discard, in) }()
-			return strings.TrimSuffix(at, "/")
+			return strings.TrimSuffix(at, "/"), before
 		}
+		before += lines.Text() + "\n"
 	}
 	t.Fatal("psyche dash printed no address of its page")
-	return ""
+	return "", ""
+}
+
+// TestDashOfEmptyFolder checks that the command explains a folder without runs.
+func TestDashOfEmptyFolder(t *testing.T) {
+	dir := t.TempDir()
+	if _, before := startDashNoting(t, dir); !strings.Contains(before, "no run log in "+dir) {
+		t.Errorf("printed %q", before)
+	}
+	if err := dashtest.Write(filepath.Join(dir, "first.journal"), dashtest.Options{RunID: "first", Members: 3, Rounds: 4, RoundsPerEpoch: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if _, before := startDashNoting(t, dir); before != "" {
+		t.Errorf("with a run, printed %q", before)
+	}
 }
 
 // until polls the page for a run until a condition holds.
