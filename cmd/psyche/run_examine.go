@@ -231,17 +231,11 @@ func (c *runExamine) examine(to console, x *examination, log *logEnd) error {
 	}
 	finding := "no broken rule is visible without the gradient, which the jurors computed for their votes"
 	if found.Fault != audit.FaultNone {
-		finding = fmt.Sprintf("proven: rule %q is broken in %d of %d chunks (%s)", found.Fault, found.Faulty, found.Chunks, broken[found.Fault])
+		finding = fmt.Sprintf("proven: rule %q is broken in %d of %d chunks (%s)", found.Fault, found.Faulty, found.Chunks, found.Fault.Meaning())
 	}
 	_, err = fmt.Fprintf(to.out, "exhibit         announced and signed by the accused; the result has the announced hash;\n"+
 		"                %d chunks of its momentum match the commitment in the result\nfound           %s\n", found.Chunks, finding)
 	return err
-}
-
-// broken describes the rule that a fault breaks.
-var broken = map[audit.Fault]string{
-	audit.FaultSent:      "the sent values differ from the values taken from the momentum",
-	audit.FaultSelection: "the taken values are not the largest coefficients of the momentum",
 }
 
 func readExhibit(path string) (exhibit.Exhibit, error) {

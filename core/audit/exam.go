@@ -95,6 +95,23 @@ func (f Fault) String() string {
 	return "unknown"
 }
 
+// Meaning describes the fault for people.
+func (f Fault) Meaning() string {
+	switch f {
+	case FaultChallenge:
+		return "the opening is of another step, or of other chunks"
+	case FaultPath:
+		return "the opened values do not match the commitment in the result"
+	case FaultSent:
+		return "the sent values differ from the values taken from the momentum"
+	case FaultSelection:
+		return "the taken values are not the largest coefficients of the momentum"
+	case FaultLength:
+		return "the momentum or the update is longer than clipped gradients allow"
+	}
+	return f.String()
+}
+
 // Report is the difference between a claim and the auditor's computation.
 type Report struct {
 	Fault  Fault   // the first fault that was found

@@ -335,7 +335,7 @@ func (a *Auditor) opened(q *auditCase, r *partReader) {
 	q.opening, q.claim = encoded, claim
 	switch {
 	case fault != audit.FaultNone:
-		q.end(faulty, "the opening breaks a rule: %v", fault)
+		q.end(faulty, "%s", fault.Meaning())
 	case q.differ:
 		q.end(wrongData, "the data server signed different tokens for the trainer and for this client, so the server is dishonest")
 		a.Log.Error("a data server gave two members different tokens for the same batch", "step", q.Step, "batch", q.result.Batch, "trainer", identity.ID(q.Trainer).Short())

@@ -86,7 +86,7 @@ func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference,
 	case came == audit.Passed:
 		q.end(passed, "error %.3g in %v", report.Error, in)
 	case came == audit.Faulty:
-		q.end(faulty, "the opening breaks a rule: %v", report.Fault)
+		q.end(faulty, "%s", report.Fault.Meaning())
 	case (m.accuses || reference.Shaky) && q.failed == 0:
 		q.failed++
 	default:
