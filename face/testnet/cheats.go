@@ -1,20 +1,20 @@
 package testnet
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
-	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/exhibit"
 	"github.com/psyche-go/psyche/record/follow"
 )
@@ -85,70 +85,11 @@ func (n *network) makeCheats() {
 			"-key", filepath.Join(n.clientDir(i), identityFile), "-events", filepath.Join(n.eventsDir(i), eventsFile),
 		}
 		n.progress.cheats[id.String()] = &cheating{attack: attack}
-		n.progress.remark("%s cheats (%s); no other participant is notified", clientName(i), attack)
+		n.progress.remark("%s is a cheat, which no other participant knows: it will send %s", clientName(i), attackText(attack))
 	}
 	if len(n.options.Cheats) > 0 {
 		n.progress.remark("to watch on a page, during the run and later: psyche dash %s", n.dir)
 	}
-}
-
-// cheating is the progress of a cheat.
-type cheating struct {
-	attack   string
-	first    time.Time // when it announced its first false result
-	caught   time.Time // when an audit first found a false result
-	ejected  time.Time
-	step     uint32 // step of the run at its ejection
-	told     bool   // the first failed audit was reported
-	announce uint32 // step of its first false result
-}
-
-// addCheating reports an event's news about cheats, accusations and trials.
-func (t *tracker) addCheating(id string, e event.Event) {
-	c := t.cheats[id]
-	switch body := e.Body.(type) {
-	case event.ResultSent:
-		if c != nil && c.first.IsZero() {
-			c.first, c.announce = e.Time, body.Step
-			t.notes = append(t.notes, fmt.Sprintf("%s sends its first false result, for step %d", t.name(id), body.Step))
-		}
-	case event.Audit:
-		of := t.cheats[body.Trainer]
-		if of == nil || of.told || body.Trainer == id || body.Outcome != "faulty" && body.Outcome != "silent" {
-			return
-		}
-		of.told, of.caught = true, e.Time
-		t.notes = append(t.notes, fmt.Sprintf("%s audits %s, step %d: %s%s", t.name(id), t.name(body.Trainer), body.Step, body.Outcome, detail(body.Detail)))
-	case event.Accused:
-		t.notes = append(t.notes, fmt.Sprintf("%s accuses %s of step %d: %s%s", t.name(id), t.name(body.Client), body.Step, body.Fault, detail(body.Detail)))
-	case event.Voted:
-		verdict := "innocent"
-		if body.Guilty {
-			verdict = "guilty"
-		}
-		t.notes = append(t.notes, fmt.Sprintf("juror %s repeated the audit and votes %s: %s, step %d%s", t.name(id), verdict, t.name(body.Accused), body.Step, detail(body.Detail)))
-	}
-}
-
-func detail(text string) string {
-	if text == "" {
-		return ""
-	}
-	return " (" + text + ")"
-}
-
-// ejectedCheat records the ejection of a cheat, and returns a text with the time since its first false
-// result.
-func (t *tracker) ejectedCheat(at time.Time, e event.Ejected) string {
-	c := t.cheats[e.Client]
-	if c == nil || !c.ejected.IsZero() {
-		return ""
-	}
-	c.ejected, c.step = at, e.Step
-	if c.first.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("; %.1f s and %d rounds after its first false result", at.Sub(c.first).Seconds(), e.Step-min(c.announce, e.Step))
 }
 
 // CheatSummary is the outcome of a cheating client.
@@ -157,6 +98,7 @@ type CheatSummary struct {
 	Attack     string  `json:"attack"`
 	First      uint32  `json:"first_false_step"`
 	Sent       int     `json:"false_results"`          // announced false results
+	Counted    int     `json:"counted_false_results"`  // false results that witnesses counted, so that the model contains them
 	Found      float64 `json:"found_seconds"`          // from its first false result to the first failed audit
 	Ejected    float64 `json:"ejected_seconds"`        // from its first false result to its ejection; 0: it was not ejected
 	Step       uint32  `json:"ejected_step,omitempty"` // of the run
@@ -172,7 +114,10 @@ type Trials struct {
 	HonestAccused []string       `json:"honest_accused"` // honest members that were accused
 	HonestEjected []string       `json:"honest_ejected"`
 
+	Control *Control `json:"control,omitempty"` // a run without cheats to compare with
+
 	model     string // folder of a model of the run; empty: none
+	heldOut   float64
 	accusedOf map[string][]accusation
 	ejected   map[string]ejection
 }
@@ -266,7 +211,7 @@ func (t *tracker) tell(trials *Trials) {
 		found, ejected := trials.ejected[id]
 		switch {
 		case cheats:
-			summary := CheatSummary{Client: t.name(id), Attack: c.attack, First: c.announce, Sent: t.clients[id].sentResults}
+			summary := CheatSummary{Client: t.name(id), Attack: c.attack, First: c.announce, Sent: t.clients[id].sentResults, Counted: t.countedFalse(id)}
 			if ejected && found.reason == coordinator.FoundGuilty && !c.ejected.IsZero() {
 				summary.Step, summary.Accusation = c.step, found.accusation
 				summary.Found, summary.Ejected = c.caught.Sub(c.first).Seconds(), c.ejected.Sub(c.first).Seconds()
@@ -280,6 +225,21 @@ func (t *tracker) tell(trials *Trials) {
 			trials.HonestEjected = append(trials.HonestEjected, t.name(id))
 		}
 	}
+}
+
+// countedFalse returns the number of a cheat's false results that counted, according to honest clients.
+func (t *tracker) countedFalse(cheat string) (n int) {
+	for step := range t.cheats[cheat].sent {
+		for _, id := range t.ids {
+			if applied, known := t.clients[id].applied[step]; known && t.cheats[id] == nil {
+				if !slices.Contains(applied.lost, cheat) {
+					n++
+				}
+				break
+			}
+		}
+	}
+	return n
 }
 
 // complete returns an error if a run with cheats ended with a wrong outcome.
@@ -309,19 +269,64 @@ func (s Summary) cheats(i int) bool {
 // print writes the cheats, their outcomes, and the commands that repeat an audit.
 func (t *Trials) print(w io.Writer) {
 	fmt.Fprintf(w, "  cheats             from the log, %d accusations\n", t.Accusations)
+	entered := 0
 	for _, c := range t.Cheats {
-		fmt.Fprintf(w, "    %s %s  ", c.Client, c.Attack)
+		entered += c.Counted
+		fmt.Fprintf(w, "    %s %s: %d false results, %d of them counted", c.Client, c.Attack, c.Sent, c.Counted)
 		if c.Ejected == 0 {
-			fmt.Fprintf(w, "sent %d false results; not ejected\n", c.Sent)
+			fmt.Fprintf(w, "; not ejected\n")
 			continue
 		}
-		fmt.Fprintf(w, "sent %d false results, the first in step %d; detected after %.1f s, ejected in round %d after %.1f s\n", c.Sent, c.First, c.Found, c.Step, c.Ejected)
+		fmt.Fprintf(w, "; the first in round %d, detected after %.1f s; ejected in round %d after %.1f s\n", c.First, c.Found, c.Step, c.Ejected)
 		fmt.Fprintf(w, "      to examine the accusation: psyche run examine %s --entry %d", t.Journal, c.Accusation)
 		if c.Exhibit != "" && t.model != "" {
 			fmt.Fprintf(w, " --exhibit %s --model %s", c.Exhibit, t.model)
 		}
 		fmt.Fprintln(w)
 	}
+	switch {
+	case entered == 0:
+		fmt.Fprintln(w, "  harm               none: no false result entered the model")
+	case t.Control != nil && t.heldOut > 0:
+		fmt.Fprintf(w, "  harm               %d false results are in the model; its held-out loss is %.3f, %+.3f nats from the %.3f of the honest run %s (runs differ by chance too)\n",
+			entered, t.heldOut, t.heldOut-t.Control.HeldOutLoss, t.Control.HeldOutLoss, t.Control.Dir)
+	default:
+		fmt.Fprintf(w, "  harm               %d false results are in the model; to measure their effect, run the same command without --cheat and then this command again\n", entered)
+	}
 	fmt.Fprintf(w, "  honest accused     %d\n", len(t.HonestAccused))
 	fmt.Fprintf(w, "  honest ejected     %d\n", len(t.HonestEjected))
+}
+
+// Control is a finished run of the same configuration without cheats.
+type Control struct {
+	Dir         string  `json:"dir"`
+	HeldOutLoss float64 `json:"heldout_loss_last"`
+}
+
+// control returns the newest honest run next to a run that has the same name, rounds, clients, initial model and held-out
+// data; nil if there is none.
+func control(dir string, s Summary) *Control {
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "*", summaryFile)) // finds none if the folder's name is an invalid pattern
+	slices.Sort(files)                                                            // names end with the time
+	for _, file := range slices.Backward(files) {
+		other, err := loadSummary(file)
+		if err != nil || !other.Finished || other.Trials != nil || other.HeldOutLossLast <= 0 {
+			continue
+		}
+		same := other.RunID == s.RunID && other.TotalRounds == s.TotalRounds && len(other.Clients) == len(s.Clients) &&
+			math.Abs(other.HeldOutLossFirst-s.HeldOutLossFirst) < 1e-3 && other.HeldOutSample == s.HeldOutSample
+		if same {
+			return &Control{Dir: filepath.Dir(file), HeldOutLoss: other.HeldOutLossLast}
+		}
+	}
+	return nil
+}
+
+// loadSummary reads the summary of a run.
+func loadSummary(path string) (s Summary, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(text, &s)
 }

@@ -68,18 +68,27 @@ func TestStoryOfACheat(t *testing.T) {
 		{a, at(5, event.Audit{Trainer: b, Step: 1, Outcome: "faulty", Detail: "why"})},
 		{c, at(5, event.Audit{Trainer: b, Step: 2, Outcome: "faulty"})},
 		{a, at(6, event.Accused{Client: b, Step: 1, Fault: "wrong result"})},
-		{c, at(7, event.Voted{Accused: b, Step: 1, Guilty: true})},
+		{c, at(6, event.Accused{Client: b, Step: 2, Fault: "wrong result"})}, // the first accusation is enough
 		{a, at(8, event.Ejected{Client: b, Until: 2, Reason: "a jury found it guilty", Step: 9})},
+		{c, at(7, event.Voted{Accused: b, Step: 1, Guilty: true})}, // read after the ejection
+		{c, at(9, event.Voted{Accused: b, Step: 2, Guilty: true})},
+		{b, at(7, event.Voted{Accused: b, Step: 1, Guilty: false})},
+		{a, at(9, event.Accused{Client: c, Step: 8, Fault: "wrong result"})},
+		{b, at(9, event.Voted{Accused: c, Step: 8, Guilty: true, Detail: "why"})},
+		{a, at(10, event.Applied{Step: 1, Counted: 3})},
+		{a, at(11, event.Applied{Step: 2, Counted: 2, Lost: []event.LostBatch{{Owner: b}}})},
+		{b, at(12, event.Applied{Step: 3, Counted: 2})},
 	} {
 		tracker.add(step.id, step.e)
 	}
 	p := tracker.progress()
 	want := []string{
-		"client-2 sends its first false result, for step 1",
-		"client-1 audits client-2, step 1: faulty (why)",
-		"client-1 accuses client-2 of step 1: wrong result",
-		"juror client-3 repeated the audit and votes guilty: client-2, step 1",
-		"client-2 is ejected until epoch 2: a jury found it guilty; 6.0 s and 8 rounds after its first false result",
+		"client-2 sends its first false result in round 1: the negative of its result",
+		"client-1 computes round 1 of client-2 again: the result is false (why)",
+		"client-1 accuses client-2, and a jury computes round 1 again",
+		"client-2 is ejected until epoch 2: a jury found it guilty; guilty: client-3; not guilty: client-2 (itself a cheat); 6.0 s and 8 rounds after its first false result",
+		"client-1 accuses client-3, and a jury computes round 8 again",
+		"juror client-2 finds client-3 guilty of round 8 (why)",
 	}
 	if !slices.Equal(p.Notes, want) {
 		t.Errorf("notes: got %q\nwant %q", p.Notes, want)
@@ -90,7 +99,7 @@ func TestStoryOfACheat(t *testing.T) {
 
 	trials := seen(ids[0], ids[1], true)
 	tracker.tell(trials)
-	if want := (CheatSummary{Client: "client-2", Attack: "negated", First: 1, Sent: 2, Found: 3, Ejected: 6, Step: 9, Accusation: 4}); !slices.Equal(trials.Cheats, []CheatSummary{want}) {
+	if want := (CheatSummary{Client: "client-2", Attack: "negated", First: 1, Sent: 2, Counted: 1, Found: 3, Ejected: 6, Step: 9, Accusation: 4}); !slices.Equal(trials.Cheats, []CheatSummary{want}) {
 		t.Errorf("cheats %+v, want %+v", trials.Cheats, want)
 	}
 	if err := trials.complete(); err != nil {

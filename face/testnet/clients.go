@@ -108,7 +108,10 @@ type trainedRound struct {
 	tokens int
 }
 
-type appliedRound struct{ counts, own bool } // any result, and the client's result
+type appliedRound struct {
+	counts, own bool     // any result, and the client's result
+	lost        []string // clients whose results did not count
+}
 
 // see processes an event of the client.
 func (c *clientRecord) see(e event.Event) {
@@ -123,10 +126,12 @@ func (c *clientRecord) see(e event.Event) {
 	case event.ResultsHeld:
 		c.held = body
 	case event.Applied:
-		c.applied[body.Step] = appliedRound{body.Counted > 0, body.OwnCounted}
+		applied := appliedRound{counts: body.Counted > 0, own: body.OwnCounted}
 		for _, batch := range body.Lost {
 			c.lostBatches[batch.Batch] = true
+			applied.lost = append(applied.lost, batch.Owner)
 		}
+		c.applied[body.Step] = applied
 	case event.Wire:
 		c.wire(e.Time, body)
 	case event.Paid:

@@ -30,10 +30,10 @@ func (l *Lines) Update(p Progress) {
 	if !p.Changed {
 		return
 	}
-	var sent, witnesses []string
-	members := 0
+	var witnesses []string
+	members, sent := 0, uint64(0)
 	for _, client := range p.Clients {
-		sent = append(sent, diskspace.Format(client.Sent))
+		sent += client.Sent
 		if client.Witness {
 			witnesses = append(witnesses, strings.TrimPrefix(client.Name, "client-"))
 		}
@@ -60,8 +60,8 @@ func (l *Lines) Update(p Progress) {
 	if p.Left > 0 {
 		left = "about " + p.Left.Round(time.Second).String()
 	}
-	fmt.Fprintf(l.out, "round %3d/%d  loss %s  %6.0f tokens/s  left %s  sent %s  witnesses %s\n",
-		p.State.Step, p.State.TotalSteps, loss, p.TokensRate, left, strings.Join(sent, ", "), strings.Join(witnesses, ","))
+	fmt.Fprintf(l.out, "round %3d/%d  loss %s  %6.0f tokens/s  left %s  sent by all %s  witnesses %s\n",
+		p.State.Step, p.State.TotalSteps, loss, p.TokensRate, left, diskspace.Format(sent), strings.Join(witnesses, ","))
 }
 
 // Close implements Display.

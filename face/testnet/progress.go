@@ -78,7 +78,9 @@ type tracker struct {
 	phaseTime  time.Time // start of the state's phase
 	clients    map[string]*clientRecord
 	stepEnded  []stepTime // of the newest rounds, oldest first
-	notes      []string
+	notes      []note
+	newest     time.Time         // of the events so far
+	tried      map[string]*trial // by accused
 	trials     []event.OpenTrial
 	trialsTime time.Time
 	ejected    []event.Ejected
@@ -97,7 +99,7 @@ type stepTime struct {
 func newTracker(ids []identity.ID, run config.Run) *tracker {
 	t := &tracker{
 		runID: run.RunID, totalSteps: run.Config.TotalSteps, minClients: int(run.Config.InitMinClients), seqLen: uint64(run.Model.MaxSeqLen),
-		clients: map[string]*clientRecord{}, audits: map[string]int{}, cheats: map[string]*cheating{},
+		clients: map[string]*clientRecord{}, audits: map[string]int{}, cheats: map[string]*cheating{}, tried: map[string]*trial{},
 	}
 	for _, id := range ids {
 		t.ids = append(t.ids, id.String())
@@ -113,7 +115,7 @@ func (t *tracker) restarted(id identity.ID) {
 	client := t.clients[id.String()]
 	client.restarts++
 	client.down = false
-	t.notes = append(t.notes, fmt.Sprintf("%s restarted", t.name(id.String())))
+	t.say(t.newest, "%s restarted", t.name(id.String()))
 }
 
 // killed records that a client's process was killed and will be restarted.
@@ -124,12 +126,6 @@ func (t *tracker) killed(id identity.ID) {
 	client.down = true
 	client.stopMoving()
 	t.mark(wasKilled)
-}
-
-func (t *tracker) remark(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
 // name returns the displayed name of a client: its number, or its key if it is not part of the
@@ -145,50 +141,56 @@ func (t *tracker) name(id string) string {
 func (t *tracker) add(id string, e event.Event) (changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if e.Time.After(t.newest) {
+		t.newest = e.Time
+	}
 	if !t.isNews(e) {
-		defer func(notes []string) { t.notes, changed = notes, false }(t.notes)
+		defer func(notes []note) { t.notes, changed = notes, false }(t.notes)
 	}
 	if state, ok := e.Body.(event.State); ok {
 		return t.addState(e.Time, state)
 	}
 	t.addCheating(id, e)
-	t.addRun(id, e)
+	t.addRun(id, e.Time, e.Body)
 	t.clients[id].see(e)
 	return false
 }
 
 // addRun processes the information about the run in a client's event.
-func (t *tracker) addRun(id string, e event.Event) {
-	switch body := e.Body.(type) {
+func (t *tracker) addRun(id string, at time.Time, body event.Body) {
+	switch body := body.(type) {
 	case event.Trained:
 		t.drawn = nil
 	case event.Desynchronised:
+		if !slices.Contains(t.state.Members, id) && t.cheats[id] != nil {
+			return // its ejection is reported
+		}
 		if !slices.Contains(t.state.Members, id) { // its earlier model is no longer useful
-			t.notes = append(t.notes, fmt.Sprintf("%s is no longer a member: %s", t.name(id), body.Reason))
+			t.say(at, "%s is no longer a member: %s", t.name(id), body.Reason)
 			return
 		}
 		t.clients[id].lost = true
-		t.notes = append(t.notes, fmt.Sprintf("%s lost the run's model: %s", t.name(id), body.Reason))
+		t.say(at, "%s lost the run's model: %s", t.name(id), body.Reason)
 	case event.Rejoined:
 		c := t.clients[id]
 		if c.back || c.told { // it has caught up once more, or its starting model was reported
 			return
 		}
-		t.notes = append(t.notes, fmt.Sprintf("%s rejoined in round %d, with %s", t.name(id), body.Step, modelOf(c.loaded)))
+		t.say(at, "%s rejoined in round %d, with %s", t.name(id), body.Step, modelOf(c.loaded))
 	case event.Ready:
-		if c := t.clients[id]; !t.since.IsZero() && t.isNews(e) && !c.told {
+		if c := t.clients[id]; !t.since.IsZero() && !at.Before(t.since) && !c.told {
 			c.told = true
-			t.notes = append(t.notes, fmt.Sprintf("%s continues with %s", t.name(id), modelOf(body)))
+			t.say(at, "%s continues with %s", t.name(id), modelOf(body))
 		}
 	case event.Trials:
-		if !e.Time.Before(t.trialsTime) {
-			t.trials, t.trialsTime = body.Open, e.Time
+		if !at.Before(t.trialsTime) {
+			t.trials, t.trialsTime = body.Open, at
 		}
 	case event.Audit:
 		t.audits = maps.Clone(t.audits) // copied, because readers may hold the old map
 		t.audits[body.Outcome]++
 	case event.Ejected:
-		t.addEjected(e.Time, body)
+		t.addEjected(at, body)
 	}
 }
 
@@ -218,7 +220,7 @@ func (t *tracker) addEjected(at time.Time, e event.Ejected) {
 	t.ejected = append(t.ejected, e)
 	t.ejected = t.ejected[max(0, len(t.ejected)-keptEjections):]
 	t.mark(wasEjected)
-	t.notes = append(t.notes, fmt.Sprintf("%s is ejected until epoch %d: %s%s", t.name(e.Client), e.Until, e.Reason, t.ejectedCheat(at, e)))
+	t.tellEjection(at, e)
 }
 
 // finished reports whether the run is over. A client that is killed then cannot rejoin.
@@ -309,8 +311,11 @@ func phaseOrder(state event.State) uint64 {
 	}
 }
 
-// progress returns the current progress, and clears the notes.
-func (t *tracker) progress() Progress {
+// progress returns the current progress, with the notes that are due.
+func (t *tracker) progress() Progress { return t.progressAt(time.Now(), false) }
+
+// progressAt returns the progress at a time, with all notes if all is true.
+func (t *tracker) progressAt(now time.Time, all bool) Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := Progress{
@@ -323,10 +328,9 @@ func (t *tracker) progress() Progress {
 		Trials:     slices.Clone(t.trials),
 		Audits:     t.audits,
 		Ejected:    slices.Clone(t.ejected[max(0, len(t.ejected)-ejectedShown):]),
-		Notes:      t.notes,
+		Notes:      t.takeNotes(now, all),
 	}
 	p.State.TotalSteps = t.totalSteps
-	t.notes = nil
 	for i := range t.ids {
 		p.Clients = append(p.Clients, t.clientProgress(i))
 	}
@@ -402,6 +406,9 @@ func (n *network) show(changed bool) {
 	p.Changed = changed
 	n.options.Display.Update(p)
 }
+
+// showLast passes the progress with all remaining notes to the display.
+func (n *network) showLast() { n.options.Display.Update(n.progress.progressAt(time.Now(), true)) }
 
 // showWhile updates the display within phases, until ctx ends.
 func (n *network) showWhile(ctx context.Context) {

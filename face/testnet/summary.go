@@ -67,6 +67,8 @@ type Summary struct {
 	Checkpoint                       string          `json:"checkpoint,omitempty"`
 	LossCurve                        string          `json:"loss_curve,omitempty"`
 	Sample                           string          `json:"sample,omitempty"`
+
+	dir string // of the run
 }
 
 // ClientSummary is the result of one client.
@@ -99,6 +101,10 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 	s.RunID, s.Seconds, s.HeldOutLossFirst, s.Finished = n.run.RunID, took.Seconds(), heldOutFirst, finished
 	s.Version = n.options.Version
 	err := errors.Join(n.judge(&s), n.measure(ctx, &s), n.name(&s))
+	if s.Trials != nil {
+		s.Trials.heldOut, s.Trials.Control = s.HeldOutLossLast, control(n.dir, s)
+	}
+	s.dir = n.dir
 	if losses := n.progress.losses(); len(losses) > 0 {
 		curve := filepath.Join(n.dir, "loss.png")
 		if plotErr := plotLoss(curve, s.RunID, losses, [2]float64{heldOutFirst, s.HeldOutLossLast}, n.progress.lossMarks()); plotErr != nil {
@@ -350,22 +356,13 @@ func (s Summary) Print(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  model sync         %s\n", diskspace.Format(s.ModelSyncBytes))
-	fmt.Fprintf(w, "  lost batches       %d\n", s.LostBatches)
+	fmt.Fprintf(w, "  lost batches       %d%s\n", s.LostBatches, lostText(s.LostBatches))
 	if s.Chain != nil {
 		s.Chain.print(w, s.Clients)
 	}
 	fmt.Fprintf(w, "  clients\n")
 	for i, c := range s.Clients {
-		note := ""
-		if c.Rejoined {
-			note = ", rejoined"
-		}
-		if s.cheats(i) {
-			note += ", cheated"
-		} else if s.Finished && c.Final == "" {
-			note += ", without the final model"
-		}
-		fmt.Fprintf(w, "    client-%d %s  digest %s  trained %d rounds, %d counted%s\n", i+1, c.ID[:min(8, len(c.ID))], c.Digest[:min(16, len(c.Digest))], c.RoundsTrained, c.RoundsCounted, note)
+		c.print(w, clientName(i), s.cheats(i), s.Finished)
 	}
 	if s.Trials != nil {
 		s.Trials.print(w)
@@ -376,8 +373,46 @@ func (s Summary) Print(w io.Writer) {
 		}
 	}
 	if s.Sample != "" {
-		fmt.Fprintf(w, "\nText generated from it:\n%s\n", s.Sample)
+		fmt.Fprintf(w, "\nText that this small model generates after %d tokens of training:\n%s\n", s.Tokens, s.Sample)
 	}
+	s.printNext(w)
+}
+
+// lostText explains lost batches.
+func lostText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return ", whose results came too late or not at all, such as those of a killed client"
+}
+
+// print writes the result of one client. A cheat's model does not matter.
+func (c ClientSummary) print(w io.Writer, name string, cheat, finished bool) {
+	line := fmt.Sprintf("    %s %s  ", name, c.ID[:min(8, len(c.ID))])
+	if cheat {
+		fmt.Fprintf(w, "%scheated\n", line)
+		return
+	}
+	line += fmt.Sprintf("digest %s  trained %d rounds, %d counted", c.Digest[:min(16, len(c.Digest))], c.RoundsTrained, c.RoundsCounted)
+	if c.Rejoined {
+		line += ", rejoined"
+	}
+	if finished && c.Final == "" {
+		line += ", without the final model"
+	}
+	fmt.Fprintln(w, line)
+}
+
+// printNext suggests commands for a finished run.
+func (s Summary) printNext(w io.Writer) {
+	if !s.Finished || s.dir == "" {
+		return
+	}
+	fmt.Fprintf(w, "\nNext:\n  see this run in a browser         psyche dash %s\n", s.dir)
+	if s.Sample != "" {
+		fmt.Fprintf(w, "  let the model write               psyche-client generate --model %s --prompt 'func '\n", s.Checkpoint)
+	}
+	fmt.Fprint(w, "  train on your text with friends   psyche host FOLDER\n")
 }
 
 func writeJSON(path string, value any) error {

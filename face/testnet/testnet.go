@@ -105,6 +105,7 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 		return Summary{}, err
 	}
 	trainErr := n.train(ctx)
+	n.showLast()
 	n.options.Display.Close()
 	summary, err := n.summarise(ctx, first, n.before+time.Since(started), trainErr == nil)
 	if trainErr != nil {
