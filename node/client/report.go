@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/bits"
 	"reflect"
 	"time"
 
@@ -27,12 +28,22 @@ type reporter struct {
 	court   event.Court
 	names   event.Names
 	total   event.Wire
+	lost    int // events that could not be written since the last written one
 }
 
-// emit writes an event. An error of the event log does not stop the training.
+// emit writes an event. An error of the event log does not stop the training. If the disk is full, every event fails, so
+// emit logs only the first failure, the second, the fourth and so on.
 func (r *reporter) emit(body event.Body) {
-	if err := r.events.Append(body); err != nil {
-		r.log.Error("cannot write an event", "err", err)
+	err := r.events.Append(body)
+	switch {
+	case err == nil && r.lost > 0:
+		r.log.Info("the event log is written again", "lost_events", r.lost)
+		r.lost = 0
+	case err == nil:
+	default:
+		if r.lost++; bits.OnesCount(uint(r.lost)) == 1 {
+			r.log.Error("cannot write an event; training continues", "lost_events", r.lost, "err", err)
+		}
 	}
 }
 
