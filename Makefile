@@ -51,7 +51,10 @@ TRIMPATH ?= -trimpath
 # The commit that the programs print as their version, even if go build finds no repository. When building from a
 # source archive, pass it: make build COMMIT=…
 COMMIT  ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
-STAMP   := -ldflags '-X $(MODULE)/cmd/internal/buildinfo.commit=$(COMMIT)'
+
+# The commit's tag, if it has one. Without it, the version of the programs ends with -dev.
+TAG     ?= $(shell git describe --exact-match --match 'v[0-9]*' --dirty 2>/dev/null)
+STAMP   := -ldflags '-X $(MODULE)/cmd/internal/buildinfo.commit=$(COMMIT) -X $(MODULE)/cmd/internal/buildinfo.tag=$(TAG)'
 
 ## build: build both programs, links with the names of the original Psyche's programs, the libtorch shim, and the verifier for browsers
 build: shim psyche psyche-client verifier
