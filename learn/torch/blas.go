@@ -16,6 +16,9 @@ import (
 // coreType is the environment variable that selects OpenBLAS's kernels when OpenBLAS is opened.
 const coreType = "OPENBLAS_CORETYPE"
 
+// openBLAS is the name of OpenBLAS's library.
+const openBLAS = "libopenblas.so.0"
+
 // fallbackKernels are the kernels that OpenBLAS selects on an x86-64 processor that it does not
 // know: vectors of four numbers, without fused multiply-add.
 const fallbackKernels = "Prescott"
@@ -51,9 +54,17 @@ func betterKernels(chosen string, has vectors) string {
 	return ""
 }
 
-// openBLASFolder returns the folder of Debian's OpenBLAS that shares libtorch's thread pool, or ""
-// if it is not installed.
-func openBLASFolder() string {
+// openBLASFolder returns the folder of the OpenBLAS to open first, or "" for none. A shim that was
+// installed with its libraries uses their OpenBLAS. Other shims use Debian's OpenBLAS that shares
+// libtorch's thread pool.
+func openBLASFolder(shim string) string {
+	folder := filepath.Join(filepath.Dir(shim), "libtorch")
+	if _, err := os.Stat(folder); err == nil {
+		if _, err := os.Stat(filepath.Join(folder, openBLAS)); err != nil {
+			return ""
+		}
+		return folder
+	}
 	found, err := filepath.Glob("/usr/lib/*/openblas-openmp")
 	if err != nil || len(found) == 0 {
 		return ""
@@ -68,13 +79,13 @@ func openBLASFolder() string {
 // OpenBLAS chooses its kernels once, when it is opened, and only then reports them. To override the
 // choice, preloadBLAS closes OpenBLAS and opens it again.
 func preloadBLAS(folder string, has vectors, info *Info) {
-	library, ok := info.preload(folder, "libopenblas.so.0")
+	library, ok := info.preload(folder, openBLAS)
 	if !ok {
 		return
 	}
 	if kernels := betterKernels(openBLASKernels(library), has); kernels != "" && info.chooseKernels(kernels) {
 		C.pt_unload(library)
-		if _, ok := info.preload(folder, "libopenblas.so.0"); !ok {
+		if _, ok := info.preload(folder, openBLAS); !ok {
 			return
 		}
 	}

@@ -120,6 +120,27 @@ func TestPreloadBLAS(t *testing.T) {
 	}
 }
 
+// TestOpenBLASFolder checks that a shim with its own libraries uses no other OpenBLAS.
+func TestOpenBLASFolder(t *testing.T) {
+	dir := t.TempDir()
+	shim, own := filepath.Join(dir, "libpsyche_torch.so"), filepath.Join(dir, "libtorch")
+	if got := torch.OpenBLASFolder(shim); got != "" && !strings.HasPrefix(got, "/usr/lib/") {
+		t.Errorf("without its own libraries: %q", got)
+	}
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := torch.OpenBLASFolder(shim); got != "" {
+		t.Errorf("its own libraries contain no OpenBLAS: %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(own, "libopenblas.so.0"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := torch.OpenBLASFolder(shim); got != own {
+		t.Errorf("%q, want %q", got, own)
+	}
+}
+
 // compileLibrary compiles a C source to a library. It skips the test if there is no compiler.
 func compileLibrary(t *testing.T, library, text string, flags ...string) {
 	t.Helper()

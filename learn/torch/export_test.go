@@ -29,3 +29,6 @@ func PreloadBLAS(folder string) Info {
 	info.checkKernels(vectors{avx2: true})
 	return info
 }
+
+// OpenBLASFolder returns the folder whose OpenBLAS Load opens for a shim.
+func OpenBLASFolder(shim string) string { return openBLASFolder(shim) }

@@ -62,7 +62,7 @@ func Load(o Options) error {
 	}
 	info := Info{Library: path}
 	info.Threads = prepareEnvironment(o, &info)
-	if folder := openBLASFolder(); folder != "" {
+	if folder := openBLASFolder(path); folder != "" {
 		preloadBLAS(folder, ownVectors(), &info)
 	}
 
