@@ -25,7 +25,12 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: check serve-book psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln plain fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
+# Where the maintainer publishes releases, and the minisign key that signs them. Neither is in the repository.
+PSYCHE_RELEASES    ?=
+PSYCHE_RELEASE_KEY ?=
+export PSYCHE_RELEASES PSYCHE_RELEASE_KEY
+
+.PHONY: release test-tools check serve-book psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln plain fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -148,6 +153,14 @@ deb: manual
 systemd-run: deb demo-data
 	scripts/systemd-run.sh $(BUILD)/deb $(DEMO)
 
+## release: build archives, packages, checksums, a signature and the installer into build/release; see docs/install.md
+release:
+	rm -rf $(BUILD)/release
+	$(GO) -C tools run ./release build
+
+test-tools:
+	$(GO) -C tools test ./release
+
 ## reproducible: build the static program twice, in two folders, and compare
 reproducible:
 	scripts/reproducible.sh
@@ -163,7 +176,7 @@ demo-data: build
 	@scripts/quickstart-data.sh $(BIN) $(DEMO)
 
 ## test: run the whole test suite; packages that share memory run under the race detector, except SLOW_RACES
-test: test-plain test-torch race
+test: test-plain test-torch race test-tools
 
 # Many of these tests wait for a clock or a connection, so run one more package at a time than there are cores.
 test-plain:

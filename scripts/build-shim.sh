@@ -8,6 +8,8 @@
 #   LIBTORCH_CXX11_ABI  0 or 1; default: the library's own setting
 #   CXX                 compiler, default g++
 #   SHIM                output file, default build/lib/libpsyche_torch.so
+#   SHIM_RPATH          folder in which the shim, and all libraries that it loads, search first when
+#                       they are loaded, such as $ORIGIN/libtorch; default: the folder of libtorch, for the shim only
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -58,7 +60,10 @@ flags=("-std=$std" -O3 "$openmp" -fno-math-errno -fno-trapping-math -fPIC -fvisi
   "-D_GLIBCXX_USE_CXX11_ABI=$abi")
 # Adding the compiler's default include folder again would change the search order.
 [ "$include" -ef /usr/include ] || flags+=(-isystem "$include")
-link=(-shared "-L$lib" "-Wl,-rpath,$lib" -ltorch_cpu -lc10)
+rpath=("-Wl,-rpath,$lib")
+# Only the older of the linker's two tags applies to the libraries of libraries.
+[ -z "${SHIM_RPATH:-}" ] || rpath=("-Wl,--disable-new-dtags,-rpath,$SHIM_RPATH")
+link=(-shared "-L$lib" "${rpath[@]}" -ltorch_cpu -lc10)
 # The CUDA library registers itself when it is loaded. No code refers to it by name.
 [ -e "$lib/libtorch_cuda.so" ] && link+=(-Wl,--no-as-needed -ltorch_cuda)
 
@@ -76,12 +81,12 @@ work=$(mktemp -d "$out.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 echo "build-shim: compiling $out against libtorch in $lib; the first build takes half a minute"
 # libtorch's headers take most of the compile time, so all sources that include them are compiled as
-# one.
+# one. Relative names keep the folder of the sources out of the shim.
 for source in "${sources[@]}"; do
-  [ "$source" = learn/torch/shim/kernels.cc ] || printf '#include "%s"\n' "$PWD/$source"
+  [ "$source" = learn/torch/shim/kernels.cc ] || printf '#include "%s"\n' "$source"
 done >"$work/torch.cc"
 printf '%s\n' "$work/torch.cc" learn/torch/shim/kernels.cc |
-  xargs -P "$(nproc)" -I{} sh -c 'cxx=$1; shift; src=$1; shift; work=$1; shift; exec "$cxx" "$@" -c "$src" -o "$work/$(basename "$src").o"' \
+  xargs -P "$(nproc)" -I{} sh -c 'cxx=$1; shift; src=$1; shift; work=$1; shift; exec "$cxx" -I. "$@" -c "$src" -o "$work/$(basename "$src").o"' \
     compile "$cxx" {} "$work" "${flags[@]}" ||
   fail "the shim does not compile against $include (its message is above); Psyche is tested with libtorch 1.13, 2.6 and 2.15"
 "$cxx" "$work"/*.o "${link[@]}" -o "$work/shim.so"

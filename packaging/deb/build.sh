@@ -4,14 +4,14 @@
 # build manual`.
 #
 #   build.sh FOLDER      output folder
-#   VERSION              default: the commit's date and hash
+#   VERSION              default: the next version with the commit's date and hash, which sorts before that version
 #   DEBFULLNAME, DEBEMAIL   maintainer of the packages
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 out=${1:?usage: build.sh FOLDER}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-version=${VERSION:-0~$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d)+$(git rev-parse --short=10 HEAD)}
+version=${VERSION:-$(sed 's/-/~/' cmd/internal/buildinfo/VERSION)~$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d)+$(git rev-parse --short=10 HEAD)}
 arch=$(dpkg --print-architecture)
 maintainer="${DEBFULLNAME:-Psyche} <${DEBEMAIL:-psyche-go@users.noreply.github.com}>"
 work=$(mktemp -d)
