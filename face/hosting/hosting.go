@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -45,6 +46,7 @@ type Options struct {
 	Tokenizer  string // empty: of the model, next to the text, or bytes
 	Authority  string // key that governs the run, in base58; empty: the host's key
 	PublicAddr string // name or address for other machines; empty: the result of OwnAddress
+	InstallURL string // folder with install.sh, for friends without the client; empty: none
 	Port       uint16 // first of four; 0: 39405, or a later port
 
 	PrepareOnly bool // start nothing
@@ -71,6 +73,9 @@ type Caller struct {
 	Out    io.Writer
 	Err    io.Writer // for the progress of long steps
 }
+
+// installURL matches addresses that a shell keeps unchanged, and no address.
+var installURL = regexp.MustCompile(`^(https?://[A-Za-z0-9:/.,=+_~%@-]+)?$`)
 
 // Default numbers of friends. An open run begins with at most 16 members, which tolerate five dishonest
 // members. It expects more, so that it can begin although some are missing.
@@ -168,6 +173,9 @@ func (o Options) withDefaults() (_ Options, err error) {
 	}
 	if o.PublicAddr, err = hostOf(o.PublicAddr); err != nil {
 		return o, fmt.Errorf("%w: --public-addr: %w", ErrOptions, err)
+	}
+	if !installURL.MatchString(o.InstallURL) {
+		return o, fmt.Errorf("%w: --install-url %q: want an address such as https://example.com/psyche", ErrOptions, o.InstallURL)
 	}
 	return o, recipe.Request{Name: o.Name, Friends: o.Friends, Link: o.Link, Hours: o.Hours, Open: o.Open}.Check()
 }

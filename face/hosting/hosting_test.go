@@ -249,6 +249,8 @@ func TestRefusals(t *testing.T) {
 		{"folder within the text", func(_ *testing.T, o *Options) { o.Dir = filepath.Join(o.Texts[0], "run") }, ErrOptions},
 		{"unknown model", func(_ *testing.T, o *Options) { o.Model = "huge" }, ErrOptions},
 		{"a name that is no folder", func(_ *testing.T, o *Options) { o.Name, o.Dir = "..", "" }, ErrOptions},
+		{"an address of releases without http", func(_ *testing.T, o *Options) { o.InstallURL = "example.com" }, ErrOptions},
+		{"an address of releases with a space", func(_ *testing.T, o *Options) { o.InstallURL = "https://a/ b" }, ErrOptions},
 		{"an address with a port", func(_ *testing.T, o *Options) { o.PublicAddr = "host.example:39405" }, ErrOptions},
 		{"too high a port", func(_ *testing.T, o *Options) { o.Port = 65533 }, ErrOptions},
 		{"negative friends", func(_ *testing.T, o *Options) { o.Friends = -7 }, recipe.ErrRequest},
@@ -380,6 +382,21 @@ func TestAccess(t *testing.T) {
 	info, err := os.Stat(o.Dir)
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, mode %v", err, info.Mode())
+	}
+}
+
+// TestInstallLine checks that the invitation contains the line that installs, if it has an address.
+func TestInstallLine(t *testing.T) {
+	for address, want := range map[string]string{
+		"":                              "(docs/install.md):\n\n    psyche-client join ",
+		"https://example.com/releases/": ":\n\n    curl -fsSL https://example.com/releases/install.sh | sh\n    psyche-client join ",
+	} {
+		var out strings.Builder
+		h := &host{Options: Options{InstallURL: address, Caller: Caller{Out: &out, ShowQR: func(string) error { return nil }}}}
+		h.invite(invite.Link{Host: "example.com", Port: 1, RunID: "run"})
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q: no %q in %s", address, want, out.String())
+		}
 	}
 }
 

@@ -214,7 +214,12 @@ func (h *host) link(ctx context.Context, address string) (link invite.Link, over
 
 // invite prints how friends can join.
 func (h *host) invite(link invite.Link) {
-	h.printf("\nSend this line to your friends. They need psyche-client (docs/install.md):\n\n    psyche-client join %s\n\n", link.ForShell())
+	if h.InstallURL != "" {
+		h.printf("\nSend these lines to your friends. The first line installs psyche-client:\n\n    curl -fsSL %s/install.sh | sh\n", strings.TrimSuffix(h.InstallURL, "/"))
+	} else {
+		h.printf("\nSend this line to your friends. They need psyche-client (docs/install.md):\n\n")
+	}
+	h.printf("    psyche-client join %s\n\n", link.ForShell())
 	if err := h.ShowQR(link.String()); err != nil {
 		h.printf("%v\n", err)
 	}
