@@ -100,11 +100,11 @@ check_tools() {
   have sha256sum || have shasum || have openssl || fail "no tool computes SHA-256; install sha256sum, shasum or openssl and run this line again"
 }
 
-# fetch FILE: downloads a file of the release into the temporary folder.
+# fetch FILE [FLAG]: downloads a file of the release into the temporary folder. The flag of curl sets the display.
 fetch() {
   url=$releases/v$version/$1
   if have curl; then
-    curl -fsSL --retry 3 --connect-timeout 30 -o "$temp/$1" "$url" || broken "$url" $?
+    curl -fL "${2:--sS}" --retry 3 --connect-timeout 30 -o "$temp/$1" "$url" || broken "$url" $?
   else
     wget -q -T 30 -O "$temp/$1" "$url" || broken "$url" $?
   fi
@@ -165,7 +165,7 @@ unpack() {
   want=$(sed -n "s/^\([0-9a-f]\{64\}\)  $archive\$/\1/p" "$temp/SHA256SUMS")
   [ ${#want} -eq 64 ] || fail "SHA256SUMS of version $version does not list $archive; choose another --version, or build from source (docs/install.md)"
   say "Downloading $archive"
-  fetch "$archive"
+  if [ -t 2 ]; then fetch "$archive" -#; else fetch "$archive"; fi
   found=$(sha256 "$temp/$archive")
   [ "$found" = "$want" ] ||
     fail "$archive is damaged or was changed: its SHA-256 is $found, want $want. Nothing was installed; run this line again, and report it to the maintainers if it fails again"
