@@ -17,6 +17,10 @@ import (
 	"strings"
 )
 
+// libraryFolder is the folder of the libraries in the client's archive. Package learn/torch and the
+// shim's path in trainer contain its last element.
+const libraryFolder = "lib/psyche/libtorch"
+
 var (
 	errNotFound  = errors.New("library not found")
 	errNoLicence = errors.New("no licence")
@@ -176,7 +180,7 @@ func shared(all []library, extra string) ([]file, error) {
 	fmt.Fprintln(&list, "# library\tpackage\tversion\tsource\tversion of the source")
 	known := map[string]bool{}
 	for _, l := range all {
-		files = append(files, file{name: "lib/psyche/libtorch/" + l.name, path: l.path})
+		files = append(files, file{name: libraryFolder + "/" + l.name, path: l.path})
 		fmt.Fprintf(&list, "%s\t%s\t%s\t%s\t%s\n", l.name, l.from.name, l.from.version, l.from.source, l.from.sourceVersion)
 		from, to := extra, "others.txt"
 		if l.from.name != "" {

@@ -35,6 +35,10 @@ func (p platform) env(cgo string) []string {
 func (s source) compile(ctx context.Context, p platform, cgo, program, to string) error {
 	info := module + "/cmd/internal/buildinfo"
 	flags := fmt.Sprintf("-s -w -X %s.commit=%s -X %s.tag=%s", info, s.commit, info, s.tag)
+	if cgo == "1" {
+		// The program opens OpenBLAS itself, so the libraries of OpenBLAS are searched with the program's path.
+		flags += " -extldflags '-Wl,--disable-new-dtags,-rpath,$ORIGIN/../" + libraryFolder + "'"
+	}
 	_, err := output(ctx, s.root, p.env(cgo), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "netgo,osusergo", "-ldflags", flags, "-o", to, "./cmd/"+program)
 	return err
 }
