@@ -20,7 +20,7 @@ import (
 // readers contains the functions and methods by which the parser reads keys. Each value is the
 // number of arguments before the first name.
 var readers = map[string]int{
-	"has": 0, "required": 0, "table": 0, "sub": 0, "bool": 0, "float": 0, "floatOr": 0, "text": 0,
+	"has": 0, "read": 0, "required": 0, "table": 0, "sub": 0, "bool": 0, "float": 0, "floatOr": 0, "text": 0,
 	"nonEmpty": 0, "seed": 0, "variant": 0, "in": 0, "seconds": 0, "secondsOr": 0,
 	"number": 1, "numberOr": 1, "oneOf": 1,
 }
@@ -37,7 +37,7 @@ var sections = map[string]string{
 	"readDataLocations": "`[model.LLM]`", "readDataLocation": "`data_location`", "readDummyData": "`data_location`",
 	"readServerData": "`data_location`", "readLocalData": "`data_location`", "readHTTPTable": "`data_location`",
 	"readTokenSize": "`data_location`", "readShuffle": "`data_location`", "dataKinds": "`data_location`",
-	"readLRSchedule": "`lr_schedule`", "readOptimizer": "`optimizer`", "readBetas": "`optimizer`", "readLocalSteps": "`optimizer`",
+	"readLRSchedule": "`lr_schedule`", "total": "`lr_schedule`", "readOptimizer": "`optimizer`", "readBetas": "`optimizer`", "readLocalSteps": "`optimizer`",
 	"parseDataServer": "`data.toml`", "readServedFolder": "`data.toml`",
 	"ParseMix": "The mixture of a `WeightedHttp` location", "readProviders": "The mixture of a `WeightedHttp` location",
 }

@@ -16,8 +16,8 @@ const (
 )
 
 // readModel reads [model.LLM]. Files in an older format have some of its keys in
-// [model_extra_data]. extra is that table, or nil.
-func readModel(llm, extra *table) Model {
+// [model_extra_data]. extra is that table, or nil. c determines the tokens of a round.
+func readModel(llm, extra *table, c coordinator.Config) Model {
 	// in returns the table that contains a key.
 	in := func(key string) *table {
 		if extra == nil || !extra.has(key) {
@@ -33,10 +33,10 @@ func readModel(llm, extra *table) Model {
 		DataType:             oneOf(in("data_type"), "data_type", Pretraining, Finetuning),
 		MaxSeqLen:            number[uint32](llm, "max_seq_len"),
 		ColdStartWarmupSteps: numberOr[uint32](llm, "cold_start_warmup_steps", 0),
-		LRSchedule:           readLRSchedule(in("lr_schedule")),
 		Optimizer:            readOptimizer(in("optimizer")),
 		Checkpoint:           readCheckpoint(in("checkpoint")),
 	}
+	model.LRSchedule = readLRSchedule(in("lr_schedule"), batches{Config: c, seqLen: model.MaxSeqLen})
 	if in("data_location") == in("data_locations") {
 		model.DataLocations = readDataLocations(in("data_location"))
 	} else if extra.has("data_location") && llm.has("data_locations") || extra.has("data_locations") && llm.has("data_location") {
@@ -55,47 +55,6 @@ func readModel(llm, extra *table) Model {
 		extra.done()
 	}
 	return model
-}
-
-// readLRSchedule reads lr_schedule.
-func readLRSchedule(t *table) LRSchedule {
-	chosen, ok := t.variant("lr_schedule", "Constant", "Linear", "Cosine", "WarmupStableDecay")
-	if !ok {
-		return LRSchedule{}
-	}
-	v, ok := chosen.body()
-	if !ok {
-		return LRSchedule{}
-	}
-	defer v.done()
-	failed := len(v.problems)
-	base, warmup, initial := v.float("base_lr"), number[uint32](v, "warmup_steps"), v.float("warmup_init_lr")
-	var schedule LRSchedule
-	switch chosen.name {
-	case "Constant":
-		schedule.Constant = &ConstantLR{BaseLR: base, WarmupSteps: warmup, WarmupInitLR: initial}
-	case "Linear":
-		schedule.Linear = &LinearLR{
-			BaseLR: base, WarmupSteps: warmup, WarmupInitLR: initial,
-			TotalSteps: number[uint32](v, "total_steps"), FinalLR: v.float("final_lr"),
-		}
-	case "Cosine":
-		schedule.Cosine = &CosineLR{
-			BaseLR: base, WarmupSteps: warmup, WarmupInitLR: initial,
-			TotalSteps: number[uint32](v, "total_steps"), FinalLR: v.float("final_lr"),
-		}
-	default:
-		schedule.WarmupStableDecay = &WarmupStableDecayLR{
-			BaseLR: base, WarmupSteps: warmup, WarmupInitLR: initial,
-			StableSteps:        number[uint32](v, "stable_steps"),
-			CosineDecaySteps:   number[uint32](v, "cosine_decay_steps"),
-			CosineDecayFinalLR: v.float("cosine_decay_final_lr"),
-			LinearDecaySteps:   number[uint32](v, "linear_decay_steps"),
-			LinearDecayFinalLR: v.float("linear_decay_final_lr"),
-		}
-	}
-	v.report(failed, schedule.check())
-	return schedule
 }
 
 // readOptimizer reads optimizer.

@@ -60,7 +60,7 @@ func readRun(root *table) Run {
 		extra, _ = root.sub("model_extra_data", root.values["model_extra_data"])
 	}
 	if llm != nil {
-		run.Model = readModel(llm, extra)
+		run.Model = readModel(llm, extra, run.Config)
 		run.Model.CommitEveryRounds, run.Model.Name, run.Model.Description = commitEvery, name, description
 		run.Warnings = append(run.Warnings, run.Model.warnings()...)
 		if err := run.Model.Trainable(); err != nil {
