@@ -136,7 +136,10 @@ func (c *soloCommand) check(line *kong.Context) error {
 	if err := c.checkStart(); err != nil {
 		return err
 	}
-	return c.checkFlags()
+	if err := c.checkFlags(); err != nil {
+		return err
+	}
+	return c.checkDecay(c.Steps)
 }
 
 // open checks everything that can fail before the first step, so that the user sees an error at once.

@@ -14,11 +14,13 @@ import (
 type soloOptimizer struct {
 	Optimizer    string  `default:"adamw" enum:"adamw,distro" help:"Optimizer: ${enum}." group:"Optimizer and learning rate:"`
 	LR           float64 `aliases:"learning-rate" default:"0.001" help:"Learning rate after the warmup." group:"Optimizer and learning rate:"`
-	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine" help:"Learning rate schedule after the warmup: ${enum}." group:"Optimizer and learning rate:"`
-	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, for linear and cosine." group:"Optimizer and learning rate:"`
-	WarmupSteps  *uint32 `placeholder:"N" help:"Warmup steps, in which the learning rate rises from 0. Default: unchanged for a resumed training; otherwise 10, but less than --steps for linear and cosine." group:"Optimizer and learning rate:"`
+	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine,wsd" help:"Learning rate schedule after the warmup: ${enum}. With wsd (warmup-stable-decay), the rate stays at --lr until the decay." group:"Optimizer and learning rate:"`
+	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, for linear, cosine and wsd." group:"Optimizer and learning rate:"`
+	WarmupSteps  *uint32 `placeholder:"N" help:"Warmup steps, in which the learning rate rises from 0. Default: unchanged for a resumed training; otherwise 10, but less than --steps for linear, cosine and wsd." group:"Optimizer and learning rate:"`
 	WeightDecay  float64 `default:"0" help:"Decoupled weight decay." group:"Optimizer and learning rate:"`
 	ClipGradNorm float64 `aliases:"max-grad-norm" default:"1" help:"Maximum gradient norm; 0 means no limit." group:"Optimizer and learning rate:"`
+
+	soloDecay
 
 	Beta1 float64 `aliases:"beta1" default:"0.9" help:"Decay of the mean gradient (adamw)." group:"Flags for --optimizer adamw:"`
 	Beta2 float64 `aliases:"beta2" default:"0.95" help:"Decay of the mean square of the gradient (adamw)." group:"Flags for --optimizer adamw:"`
@@ -49,17 +51,22 @@ func (o soloOptimizer) checkFlags() error {
 	return nil
 }
 
-// idle returns the flags of a command line that belong to the other optimizer.
+// idle returns the flags of a command line that belong to the other optimizer, or to another schedule.
 func (o soloOptimizer) idle(line *kong.Context) (all []idleFlag) {
-	for other, flags := range ownFlags {
-		if other == o.Optimizer {
-			continue
-		}
+	given := func(flags []string, why string) {
 		for _, at := range line.Path {
 			if at.Flag != nil && slices.Contains(flags, at.Flag.Name) {
-				all = append(all, idleFlag{true, "--" + at.Flag.Name, fmt.Sprintf("it applies to --optimizer %s, not %s", other, o.Optimizer)})
+				all = append(all, idleFlag{true, "--" + at.Flag.Name, why})
 			}
 		}
+	}
+	for other, flags := range ownFlags {
+		if other != o.Optimizer {
+			given(flags, fmt.Sprintf("it applies to --optimizer %s, not %s", other, o.Optimizer))
+		}
+	}
+	if o.LRSchedule != wsd {
+		given(decayFlags, fmt.Sprintf("it applies to --lr-schedule %s, not %s", wsd, o.LRSchedule))
 	}
 	return all
 }
@@ -76,6 +83,8 @@ func (o soloOptimizer) warmup(usual, steps uint32) uint32 {
 		return *o.WarmupSteps
 	case o.LRSchedule == "constant":
 		return usual
+	case o.LRSchedule == wsd:
+		return min(usual, steps-o.CosineDecaySteps-o.linearSteps(steps))
 	}
 	return min(usual, steps-1)
 }
@@ -98,6 +107,8 @@ func (o soloOptimizer) options(warmup, steps uint32) (config.Optimizer, config.L
 		lr.Linear = &config.LinearLR{BaseLR: o.LR, WarmupSteps: warmup, TotalSteps: steps, FinalLR: o.FinalLR}
 	case "cosine":
 		lr.Cosine = &config.CosineLR{BaseLR: o.LR, WarmupSteps: warmup, TotalSteps: steps, FinalLR: o.FinalLR}
+	case wsd:
+		lr.WarmupStableDecay = o.stableDecay(warmup, steps)
 	}
 	return optimizer, lr
 }

@@ -36,6 +36,13 @@ func (c *soloCommand) settings(data *local.Folder, warmup uint32) []setting {
 		{"--weight-decay", number(c.WeightDecay), ""},
 		{"--clip-grad-norm", number(c.ClipGradNorm), ""},
 	}
+	if c.LRSchedule == wsd {
+		decay := c.stableDecay(warmup, c.Steps)
+		all = append(all,
+			setting{"--cosine-decay-steps", strconv.FormatUint(uint64(decay.CosineDecaySteps), 10), ""},
+			setting{"--cosine-decay-final-lr", number(decay.CosineDecayFinalLR), ""},
+			setting{"--linear-decay-steps", strconv.FormatUint(uint64(decay.LinearDecaySteps), 10), ""})
+	}
 	if c.LRSchedule != "constant" {
 		all = append(all, setting{"--final-lr", number(c.FinalLR), ""})
 	}
