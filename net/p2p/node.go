@@ -27,6 +27,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/quota"
 )
 
 // Errors of a node.
@@ -57,8 +58,8 @@ type Options struct {
 	// OnPenalty is called for misbehaving members, in the goroutine that detected the fault. The
 	// node also logs the fault. May be nil.
 	OnPenalty func(Penalty)
-	// MaxUploadRate bounds the upload of blobs, gossip and relayed data, in bytes per second; 0
-	// means unlimited.
+	// MaxUploadRate bounds the upload of blobs, gossip, large requests, responses and relayed data, in
+	// bytes per second; 0 means unlimited.
 	MaxUploadRate int64
 }
 
@@ -79,6 +80,7 @@ type Node struct {
 	dials     *dials
 	strangers *strangers
 	bulk      *bulk
+	requests  *quota.Quota // memory of large requests
 
 	mu       sync.Mutex
 	closed   bool
@@ -171,6 +173,7 @@ func newNode(o Options) (*Node, crypto.PrivKey, error) {
 		listen:    o.Listen,
 		relayUse:  relayUse{useRelays: !o.NoRelay, relays: relays},
 		uploads:   uploads{upload: newUploadLimiter(o.MaxUploadRate), first: newFirstLimiter(o.MaxUploadRate)},
+		requests:  quota.New(largeRequests, allLargeRequests),
 		onPenalty: o.OnPenalty,
 		records:   records{by: make(map[identity.ID]*conduct)},
 		dials:     newDials(),

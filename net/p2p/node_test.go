@@ -3,6 +3,7 @@ package p2p_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"slices"
@@ -168,6 +169,41 @@ func TestHalfRequestsDoNotBlockAMember(t *testing.T) {
 	begun := time.Now()
 	if _, err := nodes[1].Request(testContext(t), nodes[0].ID(), echo, []byte("hi"), 10); err != nil {
 		t.Fatalf("after %v: %v", time.Since(begun), err)
+	}
+}
+
+// TestLargeRequestsTakeBoundedMemory checks that a member that sends parts of large requests is refused
+// when it occupies its memory for requests. Its small requests, and requests of other members, are not
+// refused.
+func TestLargeRequestsTakeBoundedMemory(t *testing.T) {
+	const most = 512 << 10
+	nodes := p2ptest.New(t, "a", "b", "c")
+	nodes[0].Handle(echo, most, func(_ context.Context, _ identity.ID, request []byte) ([]byte, error) { return nil, nil })
+	for range 2 {
+		s, err := nodes[1].OpenStream(testContext(t), nodes[0].ID(), echo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Reset() }()
+		if _, err := s.Write(binary.BigEndian.AppendUint32(nil, most)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(200 * time.Millisecond) // until the streams have arrived
+	for _, test := range []struct {
+		name string
+		from *p2p.Node
+		size int
+		want error
+	}{
+		{"too much", nodes[1], most, p2p.ErrBusy},
+		{"a small request", nodes[1], 4 << 10, nil},
+		{"a different member", nodes[2], most, nil},
+		{"again", nodes[2], most, nil},
+	} {
+		if _, err := test.from.Request(testContext(t), nodes[0].ID(), echo, make([]byte, test.size), 0); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", test.name, err)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type pacedStream struct {
 	deadlineStream
 	grace   time.Duration // remaining grace
 	writing *atomic.Int32 // current writes of all streams of the node
+	request int           // bytes that its request occupies in the node's memory for requests
 
 	mu       sync.Mutex // guards the following fields and setting deadlines
 	deadline time.Time

@@ -34,6 +34,14 @@ const (
 	// memory.
 	requestsTotal = 96
 	maxErrorText  = 512 // bytes of the text of a refusal
+
+	// Requests of more than uncountedRequest bytes occupy memory from their first byte until their
+	// answer: at most largeRequests bytes for each member, and at most allLargeRequests bytes in
+	// total. The first limit suffices for two pushed results. The second limit suffices for one
+	// pushed result from each of 255 members.
+	uncountedRequest = 4 << 10
+	largeRequests    = 1<<20 + 8<<10
+	allLargeRequests = 128 << 20
 )
 
 // Status bytes of a response.
@@ -57,12 +65,15 @@ var (
 // response has arrived at the other side. It ends earlier if h takes longer than 30 s, if the node
 // closes, or if the queue evicts the request for another member. The queue evicts a request if a
 // member with fewer requests needs the slot, or if the receiver is slow and a member without a slot
-// needs it. Responses count against Options.MaxUploadRate and take precedence over blobs. The text
+// needs it. The node refuses large requests that exceed its memory for requests. Responses count against Options.MaxUploadRate and take precedence over blobs. The text
 // of an error that h returns goes to the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(maxResponse)}
-	n.handleStream(name, limits, func(from identity.ID, s Stream) (answerFunc, error) {
-		request, err := readFrame(s, maxRequest)
+	n.handleStream(name, limits, func(from identity.ID, s *pacedStream) (answerFunc, error) {
+		request, err := n.readRequest(from, s, maxRequest)
+		if errors.Is(err, errRefused) {
+			return nil, err
+		}
 		if err != nil {
 			return nil, refuse(s, fmt.Errorf("read request: %w", err))
 		}
@@ -80,6 +91,22 @@ func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, f
 	n.bulk.serve(name, nil)
 }
 
+// readRequest reads a request. It returns errRefused if the request does not fit into the memory for
+// requests.
+func (n *Node) readRequest(from identity.ID, s *pacedStream, maxRequest int) ([]byte, error) {
+	size, err := readSize(s, maxRequest)
+	if err != nil {
+		return nil, err
+	}
+	if size > uncountedRequest {
+		if !n.requests.Take(from, size) {
+			return nil, errRefused
+		}
+		s.request = size
+	}
+	return readPayload(s, size)
+}
+
 // ask calls a handler. Its ctx remains valid after the call, but ends if the call takes too long.
 func ask(ctx context.Context, h func(context.Context, identity.ID, []byte) ([]byte, error), from identity.ID, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -93,14 +120,12 @@ func ask(ctx context.Context, h func(context.Context, identity.ID, []byte) ([]by
 
 // respond sends a response. If the response is large, respond waits until the other side confirms
 // it. The time limit depends on the size.
-func (n *Node) respond(ctx context.Context, s Stream, response []byte) error {
+func (n *Node) respond(ctx context.Context, s *pacedStream, response []byte) error {
 	if len(response) < confirmedSize {
 		return writeResponse(s, statusOK, response)
 	}
-	if paced, ok := s.(*pacedStream); ok {
-		if err := paced.until(time.Now().Add(requestTimeout + answerTime(len(response)))); err != nil {
-			return err
-		}
+	if err := s.until(time.Now().Add(requestTimeout + answerTime(len(response)))); err != nil {
+		return err
 	}
 	if err := writeResponse(n.throttleLast(ctx, s), statusOK, response); err != nil {
 		return err
@@ -127,7 +152,8 @@ func refuse(w io.Writer, reason error) error {
 
 // Request sends request to a member and returns the member's response. It refuses a response larger
 // than maxResponse bytes without reading it. It ends with ctx, or after 30 s plus a second for every
-// 2 KiB of maxResponse, at most two minutes.
+// 2 KiB of maxResponse, at most two minutes. Requests of 4 KiB or more count against
+// Options.MaxUploadRate, and let blobs go first.
 //
 // Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, errMalformed or the error of ctx;
 // all others come from the connection.
@@ -140,7 +166,11 @@ func (n *Node) Request(ctx context.Context, to identity.ID, name string, request
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
 	defer stop()
-	response, err := exchange(s, request, maxResponse)
+	w := io.Writer(s)
+	if len(request) >= confirmedSize {
+		w = n.throttleLast(ctx, s)
+	}
+	response, err := exchange(s, w, request, maxResponse)
 	if err != nil {
 		_ = s.Reset()
 		if ctx.Err() != nil {
@@ -152,11 +182,12 @@ func (n *Node) Request(ctx context.Context, to identity.ID, name string, request
 	return response, nil
 }
 
-func exchange(s Stream, request []byte, maxResponse int) ([]byte, error) {
+// exchange writes a request to w, which writes to s, and reads the response.
+func exchange(s Stream, w io.Writer, request []byte, maxResponse int) ([]byte, error) {
 	// The other side may refuse before it has read everything. The write then fails or blocks, and
 	// the response contains the reason.
 	written := make(chan error, 1)
-	go func() { written <- writeFrame(s, nil, request) }()
+	go func() { written <- writeFrame(w, nil, request) }()
 	response, err := readResponse(s, maxResponse)
 	if err == nil {
 		_ = s.CloseWrite() // confirms the response
@@ -207,19 +238,31 @@ func writeFrame(w io.Writer, prefix, payload []byte) error {
 // readFrame reads a length in 4 bytes big-endian and that many bytes. The buffer grows with the
 // received bytes, not with the announced length.
 func readFrame(r io.Reader, maxSize int) ([]byte, error) {
+	size, err := readSize(r, maxSize)
+	if err != nil {
+		return nil, err
+	}
+	return readPayload(r, size)
+}
+
+func readSize(r io.Reader, maxSize int) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, fmt.Errorf("length: %w", err)
+		return 0, fmt.Errorf("length: %w", err)
 	}
 	size := int64(binary.BigEndian.Uint32(head[:]))
 	if size > int64(maxSize) {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, maxSize)
+		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, maxSize)
 	}
-	payload, err := io.ReadAll(io.LimitReader(r, size))
+	return int(size), nil
+}
+
+func readPayload(r io.Reader, size int) ([]byte, error) {
+	payload, err := io.ReadAll(io.LimitReader(r, int64(size)))
 	if err != nil {
 		return nil, fmt.Errorf("payload: %w", err)
 	}
-	if int64(len(payload)) != size {
+	if len(payload) != size {
 		return nil, fmt.Errorf("payload: %d of %d bytes: %w", len(payload), size, io.ErrUnexpectedEOF)
 	}
 	return payload, nil

@@ -23,14 +23,14 @@ var errRefused = errors.New("too many exchanges at once")
 // answer. Reading costs the server little, but answering may cost much, so only answering needs a
 // slot.
 type (
-	beginFunc  func(from identity.ID, s Stream) (answerFunc, error)
+	beginFunc  func(from identity.ID, s *pacedStream) (answerFunc, error)
 	answerFunc func(ctx context.Context) error
 )
 
 // begin reads the first l.Request bytes of a stream, and then lets h read them from the stream
 // again.
 func (l StreamLimits) begin(h StreamHandler) beginFunc {
-	return func(from identity.ID, s Stream) (answerFunc, error) {
+	return func(from identity.ID, s *pacedStream) (answerFunc, error) {
 		request := make([]byte, l.Request)
 		if _, err := io.ReadFull(s, request); err != nil {
 			return nil, fmt.Errorf("read request: %w", err)
@@ -95,6 +95,11 @@ func (srv *streamServer) exchange(from identity.ID, s deadlineStream) error {
 	defer srv.queue.leave(from)
 	return srv.contain(from, func() error {
 		paced := newPacedStream(s, &srv.node.answering)
+		defer func() {
+			if paced.request > 0 {
+				srv.node.requests.Free(from, paced.request)
+			}
+		}()
 		if err := paced.until(time.Now().Add(requestTime)); err != nil {
 			return err
 		}

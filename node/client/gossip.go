@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/quota"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
@@ -30,13 +31,14 @@ type announcement struct {
 }
 
 var (
-	errTooLong  = errors.New("message is too long")
-	errTooEarly = fmt.Errorf("%w: this client has no state of the run yet", env.ErrUnasked)
-	errTooLate  = fmt.Errorf("%w: the round ended long ago", env.ErrUnasked)
-	errUnsigned = fmt.Errorf("%w: the message has no head of a round with the signature of this run's host", env.ErrUnasked)
-	errHead     = errors.New("the host did not sign the head in the announcement")
-	errNotIts   = errors.New("not a result of the sending member, or not the announced result")
-	errPushes   = errors.New("too many results of one member in one round")
+	errTooLong    = errors.New("message is too long")
+	errTooEarly   = fmt.Errorf("%w: this client has no state of the run yet", env.ErrUnasked)
+	errTooLate    = fmt.Errorf("%w: the round ended long ago", env.ErrUnasked)
+	errUnsigned   = fmt.Errorf("%w: the message has no head of a round with the signature of this run's host", env.ErrUnasked)
+	errHead       = errors.New("the host did not sign the head in the announcement")
+	errOtherRound = fmt.Errorf("%w: the round ended long ago, or begins later than the next round", env.ErrUnasked)
+	errNotIts     = errors.New("not a result of the sending member, or not the announced result")
+	errPushes     = errors.New("too many results of one member in one round")
 )
 
 // gossipReader passes peers' announcements to the loop, and publishes this client's announcements.
@@ -53,6 +55,7 @@ type gossipReader struct {
 	step          atomic.Uint32          // of the run
 	pusher        pusher
 
+	waiting  *quota.Quota // bytes of pushed results that wait for the loop
 	pushing  sync.Mutex
 	pushes   map[identity.ID]int // number of pushes of each member in step pushesIn
 	pushesIn uint32              // step
@@ -90,8 +93,14 @@ func (i *issuer) signed(h wire.Head) bool {
 	return true
 }
 
-// heardRoom is the maximum number of verified announcements that wait for the loop.
-const heardRoom = 2 * coordinator.MaxClients
+// Limits of the loop's queue: the number of verified announcements, and the bytes of results that were
+// pushed with them, from one member and in total. A result that does not fit is dropped, and fetched
+// instead.
+const (
+	heardRoom        = 2 * coordinator.MaxClients
+	maxPushedEach    = 1 << 20
+	maxPushedFromAll = 32 << 20
+)
 
 // listen verifies a gossip message before the network forwards it. It runs in goroutines of the
 // network.
@@ -174,15 +183,26 @@ func (g *gossipReader) publish(raw []byte) {
 // cheaper than one at a time, because the work that follows an event is done only once.
 func (g *gossipReader) hearWaiting(hear func(announcement)) {
 	for range min(len(g.heard), maxHeardAtOnce) {
-		hear(<-g.heard)
+		g.take(<-g.heard, hear)
 	}
 }
 
-// pass passes an announcement to the loop. It drops the announcement if too many wait.
+// take calls hear for an announcement that waited for the loop.
+func (g *gossipReader) take(a announcement, hear func(announcement)) {
+	hear(a)
+	g.waiting.Free(a.author, len(a.payload))
+}
+
+// pass passes an announcement to the loop. It drops the announcement if too many wait, and only its
+// payload if too many bytes wait.
 func (g *gossipReader) pass(a announcement) {
+	if !g.waiting.Take(a.author, len(a.payload)) {
+		a.payload = nil
+	}
 	select {
 	case g.heard <- a:
 	default:
+		g.waiting.Free(a.author, len(a.payload))
 	}
 }
 
@@ -206,6 +226,9 @@ func (g *gossipReader) pushed(from identity.ID, raw, payload []byte) error {
 	if err != nil {
 		g.misbehaved(from, "pushed result: "+err.Error())
 		return err
+	}
+	if step := g.step.Load(); a.Step > step+1 || a.Step < step && step-a.Step > coordinator.StoredRounds {
+		return errOtherRound
 	}
 	g.pass(announcement{from: from, author: author, result: a, raw: raw, payload: payload}) // the announcement is also gossiped
 	return nil
@@ -262,55 +285,4 @@ func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([
 		}
 	}
 	return heard, nil
-}
-
-// share sends this client's result to the members. It pushes a small result to each member together
-// with the announcement, and gossips the announcement only after the pushes. Otherwise members would
-// request bytes that are already in transit. For a larger result, it only gossips the announcement.
-func (g *gossipReader) share(raw, payload []byte, members []identity.ID) {
-	if len(payload) > exchange.MaxPushed || len(payload)*len(members) > maxPushedInAll {
-		g.publish(raw)
-		return
-	}
-	if members = g.pusher.members(members); len(members) == 0 {
-		g.publish(raw)
-		return
-	}
-	limit := g.pusher.wait(len(payload) * len(members))
-	wait, done := g.tasks.Signal()
-	g.tasks.Spawn(func(ctx context.Context) func() {
-		late, took := g.push(ctx, raw, payload, members)
-		return func() {
-			g.pusher.finished(members, late, took)
-			done()
-		}
-	})
-	g.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := g.tasks.WithTimeout(ctx, limit)
-		defer cancel()
-		_ = wait(ctx)
-		return func() { g.publish(raw) }
-	})
-}
-
-// push pushes this client's result to all members concurrently. It returns which of them did not
-// have it after requestTimeout, and how long half of them took; 0 means that fewer than half got
-// it.
-func (g *gossipReader) push(ctx context.Context, raw, payload []byte, members []identity.ID) (late []bool, took time.Duration) {
-	ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	late = make([]bool, len(members))
-	begun, half := g.tasks.Now(), int32(len(members)+1)/2
-	var reached atomic.Int32
-	_ = g.tasks.Each(ctx, len(members), len(members), func(ctx context.Context, i int) error {
-		err := exchange.Push(ctx, g.network, members[i], raw, payload)
-		if err != nil {
-			late[i] = errors.Is(ctx.Err(), context.DeadlineExceeded)
-			g.log.Debug("cannot push this client's result", "to", members[i].Short(), "err", err)
-		} else if reached.Add(1) == half {
-			took = g.tasks.Now().Sub(begun)
-		}
-		return nil
-	})
-	return late, took
 }

@@ -2,14 +2,17 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/quota"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
@@ -53,6 +56,57 @@ func TestLostLink(t *testing.T) {
 		w.hub.DropGossip = func(from, to identity.ID, _ []byte) bool { return cut(from, to) }
 		a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
 		finishEqual(w, a, b, c)
+	})
+}
+
+// slowPusher is a network whose pushes take longer than the pause between repairs of gossip.
+type slowPusher struct {
+	env.Network
+	mu      sync.Mutex
+	pushing map[string]bool // announcements of results that are being pushed
+	early   int             // announcements by gossip meanwhile
+}
+
+func (p *slowPusher) set(raw []byte, pushing bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pushing[string(raw)] = pushing
+}
+
+func (p *slowPusher) Request(ctx context.Context, to identity.ID, name string, request []byte, most int) ([]byte, error) {
+	if name == exchange.PushProtocol {
+		raw := request[2 : 2+binary.LittleEndian.Uint16(request)]
+		p.set(raw, true)
+		time.Sleep(1500 * time.Millisecond)
+		p.set(raw, false)
+	}
+	return p.Network.Request(ctx, to, name, request, most)
+}
+
+func (p *slowPusher) Publish(ctx context.Context, message []byte) error {
+	p.mu.Lock()
+	if p.pushing[string(message)] {
+		p.early++
+	}
+	p.mu.Unlock()
+	return p.Network.Publish(ctx, message)
+}
+
+// TestRepairWaitsForPushes checks that the repair of gossip does not announce a result that is being
+// pushed. Members would fetch what is already in transit.
+func TestRepairWaitsForPushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(3))
+		pusher := &slowPusher{pushing: make(map[string]bool)}
+		a, b := w.launch(0, nil), w.launch(1, nil)
+		c := w.launch(2, func(o *options) {
+			pusher.Network, o.Network = o.Network, pusher
+			o.prepare = func(n *Node) { n.gossip.pusher.took = 2 * time.Second }
+		})
+		finishEqual(w, a, b, c)
+		if pusher.early != 0 || len(pusher.pushing) == 0 {
+			t.Errorf("%d of %d results were announced while they were pushed", pusher.early, len(pusher.pushing))
+		}
 	})
 }
 
@@ -104,7 +158,7 @@ func TestResultOfTwoSizes(t *testing.T) {
 // keep and replay them.
 func TestGossipOutOfTime(t *testing.T) {
 	g := &gossipReader{
-		announcements: env.Signed{Key: clienttest.Key(1)}, heard: make(chan announcement, 1), log: slog.New(slog.DiscardHandler),
+		announcements: env.Signed{Key: clienttest.Key(1)}, heard: make(chan announcement, 1), log: slog.New(slog.DiscardHandler), waiting: quota.New(maxPushedEach, maxPushedFromAll),
 		misbehaved: func(_ identity.ID, detail string) { t.Error(detail) },
 	}
 	author := clienttest.Key(1)

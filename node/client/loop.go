@@ -69,7 +69,7 @@ func (n *Node) Run(ctx context.Context) error {
 			}
 			n.observe(update)
 		case u := <-n.gossip.heard:
-			n.hear(u)
+			n.gossip.take(u, n.hear)
 			n.gossip.hearWaiting(n.hear)
 		case proceed := <-own.posts:
 			proceed()
@@ -119,7 +119,7 @@ func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err e
 		n.observe(*update)
 	}
 	for len(n.gossip.heard) > 0 {
-		n.hear(<-n.gossip.heard)
+		n.gossip.take(<-n.gossip.heard, n.hear)
 	}
 	for _, f := range proceed {
 		f()

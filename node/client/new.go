@@ -1,6 +1,7 @@
 package client
 
 import (
+	"github.com/psyche-go/psyche/base/quota"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/env"
@@ -36,7 +37,7 @@ func New(o Options) (*Node, error) {
 	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*pendingAction)}
 	n.gossip = &gossipReader{
 		tasks: tasks, network: o.Network, announcements: o.Announcements, cache: n.store.Cache,
-		heard: make(chan announcement, heardRoom), misbehaved: o.Misbehaved, log: log,
+		heard: make(chan announcement, heardRoom), waiting: quota.New(maxPushedEach, maxPushedFromAll), misbehaved: o.Misbehaved, log: log,
 	}
 	n.store.NeededBy(n.rounds.eachBlob)
 	n.auditor = newAuditor(n)

@@ -1,35 +1,47 @@
 package client
 
 import (
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// Limits of pushed results. Pushes of one result to all members have at most maxPushedInAll bytes in
-// total, which take a tenth of a second at 20 Mbit/s. Gossip announces the result pushGrace after the
-// expected end of the pushes. The client expects them to take as long as its last pushes, or as long
-// as at pushRate if that is longer.
+// Limits of pushed results. All copies of a result together may have freelyPushed bytes, which take a
+// tenth of a second at 20 Mbit/s. They may have more if they take at most longestPush, and at most
+// 1/pushShare of the time in which this client makes a result. The client expects them to take as long
+// per byte as its last pushes. The first pushes, which measure the time, have untriedPushes bytes.
+//
+// Gossip announces the result pushGrace after the expected end of the pushes. The client expects them
+// to take as long as its last pushes, or as long as freelyPushed bytes at pushRate if that is longer.
 const (
-	maxPushedInAll = 256 << 10
-	pushGrace      = 250 * time.Millisecond
-	pushRate       = 125_000 // bytes per second
+	freelyPushed  = 256 << 10
+	untriedPushes = 2 << 20
+	pushShare     = 4
+	longestPush   = time.Second
+	pushGrace     = 250 * time.Millisecond
+	pushRate      = 125_000 // bytes per second
 )
 
 // pushPause is the number of results that this client does not push to a member after a push to it took
 // longer than requestTimeout. On a link of 0.25 Mbit/s, such a push only delays the transfer that the
-// member starts after the announcement.
+// member starts after the announcement. After the same number of results that took too long to push
+// to all members, the client tries again.
 const pushPause = 16
 
-// pusher tracks the success of pushes. Only the loop uses it.
+// pusher decides which results are pushed, and tracks the success of pushes. Only the loop uses it.
 type pusher struct {
-	paused map[identity.ID]int // number of next results that are not pushed to a member
-	took   time.Duration       // time until half of the members had the newest pushed result; 0: unknown
+	paused  map[identity.ID]int // number of next results that are not pushed to a member
+	took    time.Duration       // time until half of the members had the newest pushed result; 0: unknown
+	sent    int                 // bytes of the pushes of this result
+	skipped int                 // number of later results that would have taken too long to push
 }
 
-// members returns the members that the next result is pushed to.
-func (p *pusher) members(all []identity.ID) []identity.ID {
-	reached := make([]identity.ID, 0, len(all))
+// members returns the members that the next result is pushed to. If some is true, these members only
+// measure the time of a push, and more members are reachable. round is the time in which this client
+// made the result.
+func (p *pusher) members(all []identity.ID, size int, round time.Duration) (reached []identity.ID, some bool) {
 	for _, id := range all {
 		if p.paused[id] == 0 {
 			reached = append(reached, id)
@@ -40,12 +52,38 @@ func (p *pusher) members(all []identity.ID) []identity.ID {
 			delete(p.paused, id)
 		}
 	}
-	return reached
+	total := size * len(reached)
+	switch {
+	case size > exchange.MaxPushed:
+		return nil, false
+	case total <= freelyPushed:
+		return reached, false
+	case p.took == 0:
+		tried := min(untriedPushes/size, len(reached))
+		return reached[:tried], tried < len(reached)
+	case p.expected(total) <= min(round/pushShare, longestPush):
+		return reached, false
+	}
+	if p.skipped++; p.skipped == pushPause {
+		p.took, p.sent, p.skipped = 0, 0, 0
+	}
+	return nil, false
 }
 
-// finished records which members did not get a result in time.
-func (p *pusher) finished(members []identity.ID, late []bool, took time.Duration) {
-	p.took = took
+// expected returns the time that pushes of total bytes will take, judging by the last pushes.
+func (p *pusher) expected(total int) time.Duration {
+	if total <= p.sent || p.sent == 0 {
+		return p.took
+	}
+	return time.Duration(float64(p.took) * float64(total) / float64(p.sent))
+}
+
+// finished records which members did not get a result of size bytes in time.
+func (p *pusher) finished(members []identity.ID, size int, late []bool, took time.Duration) {
+	p.took, p.sent, p.skipped = took, size*len(members), 0
+	if took == 0 && p.sent > freelyPushed && slices.Contains(late, true) {
+		p.took = requestTimeout
+	}
 	for i, id := range members {
 		if !late[i] {
 			continue
@@ -62,5 +100,5 @@ func (p *pusher) isBack(id identity.ID) { delete(p.paused, id) }
 
 // wait returns the delay before gossip announces a result whose pushes have total bytes.
 func (p *pusher) wait(total int) time.Duration {
-	return pushGrace + max(time.Duration(total)*time.Second/pushRate, p.took)
+	return pushGrace + max(time.Duration(min(total, freelyPushed))*time.Second/pushRate, p.expected(total))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
 )
 
 // pushLink is a network on which all pushes share the uplink evenly. Members may have slow
@@ -26,6 +27,7 @@ type pushLink struct {
 	begun     int     // number of pushes
 	sent      float64 // bytes
 	published time.Time
+	announced int // number of announced results
 }
 
 func (l *pushLink) Request(ctx context.Context, to identity.ID, _ string, request []byte, _ int) ([]byte, error) {
@@ -64,7 +66,7 @@ func (l *pushLink) Publish(context.Context, []byte) error {
 func (l *pushLink) share(g *gossipReader, posts chan func(), size int, members []identity.ID) (pushes int, sent float64, announced time.Duration) {
 	l.begun, l.sent = 0, 0
 	begun := time.Now()
-	g.share([]byte("announcement"), make([]byte, size), members)
+	g.share([]byte("announcement"), make([]byte, size), members, time.Second, func() { l.announced++ })
 	for {
 		select {
 		case proceed := <-posts:
@@ -77,15 +79,18 @@ func (l *pushLink) share(g *gossipReader, posts chan func(), size int, members [
 
 // TestPushesOnSlowLinks shares results over fast and slow links. A push that cannot finish in time
 // is not started again soon, and gossip announces the result at once. Gossip does not announce a
-// result that is arriving.
+// result that is arriving. Large results are pushed to all members only if this takes at most a quarter
+// of the time in which they are made.
 func TestPushesOnSlowLinks(t *testing.T) {
 	const slow = 250_000 / 8 // bytes/s
 	var members []identity.ID
 	for i := range 15 {
 		members = append(members, clienttest.Key(i+1).ID())
 	}
+	const large = 470_000 // bytes of a result of configs/quickstart
 	for _, test := range []struct {
 		name        string
+		members     int // 0: all
 		rate        float64
 		downlink    float64 // of the first member; 0: no limit
 		size        int
@@ -96,9 +101,20 @@ func TestPushesOnSlowLinks(t *testing.T) {
 		{name: "slow, small results", rate: slow, size: 4_000, pushes: [3]int{15, 15, 15}, least: 1900 * time.Millisecond, most: 2500 * time.Millisecond},
 		{name: "slow", rate: slow, size: 17_000, pushes: [3]int{15, 0, 15}},
 		{name: "a member on a slow link", rate: 10e6, downlink: 2000, size: 17_000, pushes: [3]int{15, 14, 15}, most: 100 * time.Millisecond},
+		{name: "large results, 100 Mbit/s", members: 2, rate: 12.5e6, size: large, pushes: [3]int{2, 2, 2}, least: 70 * time.Millisecond, most: 100 * time.Millisecond},
+		{name: "large results, 20 Mbit/s", members: 2, rate: 2.5e6, size: large, pushes: [3]int{2, 0, 2}},
+		{name: "large results, 0.25 Mbit/s", members: 2, rate: slow, size: large, pushes: [3]int{2, 0, 0}},
+		{name: "large results, 15 members at 100 Mbit/s", rate: 12.5e6, size: large, pushes: [3]int{4, 0, 4}},
+		{name: "large results, 15 members at 1 Gbit/s", rate: 125e6, size: large, pushes: [3]int{4, 15, 15}, most: 200 * time.Millisecond},
+		{name: "large results, a member on a slow link", members: 4, rate: 125e6, downlink: 2000, size: large, pushes: [3]int{4, 3, 4}, most: 100 * time.Millisecond},
+		{name: "too large", rate: 125e6, size: exchange.MaxPushed + 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				members := members
+				if test.members > 0 {
+					members = members[:test.members]
+				}
 				link := &pushLink{rate: test.rate, slow: map[identity.ID]float64{}}
 				if test.downlink > 0 {
 					link.slow[members[0]] = test.downlink
@@ -116,6 +132,9 @@ func TestPushesOnSlowLinks(t *testing.T) {
 				got := [3]int{begun[0], begun[1], begun[pushPause+1]}
 				if later := at[1 : pushPause+1]; got != test.pushes || slices.Min(later) < test.least || slices.Max(later) > test.most {
 					t.Errorf("pushes %v, announced after %v", begun, at)
+				}
+				if link.announced != pushPause+2 {
+					t.Errorf("%d of %d results are announced", link.announced, pushPause+2)
 				}
 			})
 		})

@@ -30,7 +30,7 @@ func (n *Node) repairGossip() {
 	if rs == nil {
 		return
 	}
-	if rs.raw != nil && rs.Round.Votes(rs.commitment) < int(rs.Round.WitnessesNeeded) {
+	if !rs.shared.IsZero() && now.Sub(rs.shared) >= n.RepublishInterval && rs.Round.Votes(rs.commitment) < int(rs.Round.WitnessesNeeded) {
 		n.gossip.publish(rs.raw)
 	}
 	asked := 0

@@ -257,7 +257,8 @@ func (n *Node) announce(t training) {
 		rs.Hold(s, own, a.Size)
 		rs.commitment, rs.raw, rs.made = a.Blob, raw, n.tasks.Now()
 		n.report.total.PayloadSent += uint64(a.Size)
-		n.gossip.share(raw, t.payload, n.run.Members())
+		round := max(rs.made.Sub(rs.opened), n.engine.outlook.Trains) // without the exchange of results
+		n.gossip.share(raw, t.payload, n.run.Members(), round, func() { rs.shared = n.tasks.Now() })
 		n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(t.payload), Commitment: hexOf(a.Blob)})
 		return nil
 	})

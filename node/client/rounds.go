@@ -88,7 +88,8 @@ type roundState struct {
 	opened  time.Time
 	pace    pace
 	most    time.Time         // when the results of two thirds of the awaited trainers were held; zero: not yet, or not observed
-	made    time.Time         // when this client's result was announced; zero: not yet
+	made    time.Time         // when this client's result was made; zero: not yet
+	shared  time.Time         // when gossip first announced this client's result; zero: not yet
 	whole   time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or not observed
 	claim   coordinator.Claim // claim about this client's training, once that is done
 	elected bool              // this client is a witness of the round
@@ -269,16 +270,17 @@ func (states *roundStates) keepEarly(msg announcement, next uint32) {
 	if step := msg.result.Step; step < next || step > next+1 || len(states.early) >= maxEarly {
 		return
 	}
-	count := 0
+	count, bytes := 0, len(msg.payload)
 	for _, other := range states.early {
 		if other.author == msg.author {
 			count++
+			bytes += len(other.payload)
 		}
 	}
 	if count >= maxEarlyEach {
 		return
 	}
-	if states.earlyBytes+len(msg.payload) > maxEarlyBytes {
+	if bytes > maxPushedEach || states.earlyBytes+len(msg.payload) > maxEarlyBytes {
 		msg.payload = nil
 	}
 	states.earlyBytes += len(msg.payload)

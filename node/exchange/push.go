@@ -13,20 +13,21 @@ import (
 // the announcement, which saves a round trip. docs/p2p.md documents its bytes.
 const PushProtocol = "/psyche/push/1"
 
-// MaxPushed is the maximum size of a pushed result in bytes.
-const MaxPushed = 64 << 10
+// MaxPushed is the maximum size of a pushed result in bytes. A result of 2 M parameters with the
+// settings of configs/quickstart has 470 KB.
+const MaxPushed = 512 << 10
 
 const maxPush = 2 + MaxAnnouncementSize + MaxPushed
 
-// encodePush encodes both parts of a push.
-func encodePush(raw, payload []byte) []byte {
+// EncodePush returns the request that pushes a result and its signed announcement.
+func EncodePush(raw, payload []byte) []byte {
 	b := binary.LittleEndian.AppendUint16(make([]byte, 0, 2+len(raw)+len(payload)), uint16(len(raw)))
 	return append(append(b, raw...), payload...)
 }
 
-// Push sends this client's result and its signed announcement to a peer.
-func Push(ctx context.Context, network env.Requests, peer identity.ID, raw, payload []byte) error {
-	_, err := network.Request(ctx, peer, PushProtocol, encodePush(raw, payload), 0)
+// Push sends the output of EncodePush to a peer. Concurrent pushes may share it.
+func Push(ctx context.Context, network env.Requests, peer identity.ID, push []byte) error {
+	_, err := network.Request(ctx, peer, PushProtocol, push, 0)
 	return err
 }
 
@@ -41,7 +42,7 @@ func TakePushes(network env.Requests, take func(from identity.ID, raw, payload [
 	})
 }
 
-// decodePush splits the output of encodePush, without checking the parts.
+// decodePush splits the output of EncodePush, without checking the parts.
 func decodePush(b []byte) (raw, payload []byte, err error) {
 	if len(b) < 2 {
 		return nil, nil, fmt.Errorf("%w: a push has %d bytes", errMalformed, len(b))

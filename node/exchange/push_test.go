@@ -24,18 +24,18 @@ func TestPushed(t *testing.T) {
 	})
 	largest := make([]byte, MaxPushed)
 	for _, sent := range [][]byte{[]byte("x"), largest} {
-		if err := Push(t.Context(), peer, identity.ID{1}, []byte("announcement"), sent); err != nil || string(raw) != "announcement" || !bytes.Equal(payload, sent) {
+		if err := Push(t.Context(), peer, identity.ID{1}, EncodePush([]byte("announcement"), sent)); err != nil || string(raw) != "announcement" || !bytes.Equal(payload, sent) {
 			t.Errorf("push of %d bytes: %v, got %q and %d bytes", len(sent), err, raw, len(payload))
 		}
 	}
 	answer = refusal
-	if err := Push(t.Context(), peer, identity.ID{1}, []byte("a"), []byte("x")); !errors.Is(err, refusal) {
+	if err := Push(t.Context(), peer, identity.ID{1}, EncodePush([]byte("a"), []byte("x"))); !errors.Is(err, refusal) {
 		t.Errorf("a refused push: %v", err)
 	}
 	for name, b := range map[string][]byte{
-		"empty": {}, "no result": encodePush([]byte("a"), nil), "cut": {9, 0, 1, 2}, "half a size": {1},
-		"large result":       encodePush([]byte("a"), append(largest, 0)),
-		"large announcement": encodePush(make([]byte, MaxAnnouncementSize+1), []byte("x")),
+		"empty": {}, "no result": EncodePush([]byte("a"), nil), "cut": {9, 0, 1, 2}, "half a size": {1},
+		"large result":       EncodePush([]byte("a"), append(largest, 0)),
+		"large announcement": EncodePush(make([]byte, MaxAnnouncementSize+1), []byte("x")),
 	} {
 		if _, _, err := decodePush(b); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -45,11 +45,11 @@ func TestPushed(t *testing.T) {
 
 func FuzzDecodePush(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(encodePush([]byte("abc"), []byte("d")))
+	f.Add(EncodePush([]byte("abc"), []byte("d")))
 	f.Add([]byte{0xff, 0xff, 1})
 	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		raw, payload, err := decodePush(b)
-		if err == nil && !bytes.Equal(encodePush(raw, payload), b) {
+		if err == nil && !bytes.Equal(EncodePush(raw, payload), b) {
 			t.Error("two encodings of one value")
 		}
 	})

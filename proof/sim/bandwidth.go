@@ -29,10 +29,23 @@ const (
 	// requestsOfPeer is the number of concurrent requests of one protocol that a member serves per
 	// peer.
 	requestsOfPeer = 16
-	// pushedInAll limits the total bytes of a result that are pushed to all members. The client
-	// knows only the size of the simulated result, so the network refuses larger pushes.
-	pushedInAll = 256 << 10
+	// Limits of pushes to all members. A client pushes freelyPushed bytes, or as many as its link
+	// sends in 1/pushShare of the training time, at most in longestPush. It knows only the size of the
+	// simulated result, so the network refuses larger pushes.
+	freelyPushed = 256 << 10
+	pushShare    = 4
+	longestPush  = second
 )
+
+// isPushed reports whether the process pushes its results over its link.
+func (p *process) isPushed() bool {
+	l := p.world.plan.Links
+	total := l.Result * int64(len(p.world.machines))
+	if l.Result > exchange.MaxPushed || total <= freelyPushed {
+		return l.Result <= exchange.MaxPushed
+	}
+	return total <= l.Access[p.machine.Index].Up.Rate*min(l.Train/pushShare, longestPush)/second
+}
 
 // At implements links.Clock.
 func (w *world) At(time int64, call func()) { w.events.Put(time, call) }
@@ -281,7 +294,7 @@ func (p *process) linkedPush(ctx context.Context, to int, request []byte) error 
 	w := p.world
 	result := w.plan.Links.Result
 	delay, lost := w.reach(p.machine.Index, to)
-	if lost || result > exchange.MaxPushed || result*int64(len(w.machines)) > pushedInAll {
+	if lost || !p.isPushed() {
 		return errUnreachable
 	}
 	if _, err := p.transfer(ctx, links.Message{From: p.machine.Index, To: to, Bytes: result + framing}, delay); err != nil {
