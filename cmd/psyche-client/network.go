@@ -24,7 +24,7 @@ type networkFlags struct {
 	P2PRelay       []string `name:"p2p-relay" help:"Circuit relay to use in addition to the members, for example /ip4/192.0.2.7/tcp/4001/p2p/12D3K…. May be repeated." placeholder:"ADDR" sep:"none"`
 	Relaying       bool     `help:"Reach members behind a NAT through other members, and act as a relay for them." default:"true" negatable:""`
 	LocalDiscovery bool     `help:"Find members in the local network by multicast DNS. Has no effect if the client listens only on this machine." default:"true" negatable:""`
-	MaxUploadRate  float64  `help:"Upload limit for blobs, gossip and relayed traffic, in MiB/s; 0 means unlimited." default:"0" placeholder:"RATE"`
+	MaxUploadRate  float64  `help:"Upload limit for blobs, pushed results, gossip and relayed traffic, in MiB/s; 0 means unlimited." default:"0" placeholder:"RATE"`
 
 	MaxConcurrentDownloads         int `help:"Maximum number of concurrent downloads of peers' results." default:"8"`
 	MaxConcurrentParameterRequests int `help:"Maximum number of concurrent downloads of model parts." default:"8"`

@@ -207,6 +207,27 @@ func TestLargeRequestsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
+// TestLargeRequestsCountAgainstTheUploadRate checks that a large request waits for the upload rate, after
+// a burst.
+func TestLargeRequestsCountAgainstTheUploadRate(t *testing.T) {
+	const size, rate, burst = 512 << 10, 1 << 20, 256 << 10
+	limited, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key("a"), Listen: p2ptest.Loopback, MaxUploadRate: rate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = limited.Close() })
+	other := p2ptest.Node(t, "b")
+	p2ptest.Connect(t, limited, other)
+	other.Handle(echo, size, func(context.Context, identity.ID, []byte) ([]byte, error) { return nil, nil })
+	begun := time.Now()
+	if _, err := limited.Request(testContext(t), other.ID(), echo, make([]byte, size), 0); err != nil {
+		t.Fatal(err)
+	}
+	if took, least := time.Since(begun), (size-burst)*time.Second/rate; took < least {
+		t.Errorf("the request took %v, want at least %v", took, least)
+	}
+}
+
 func TestNonMemberIsRefused(t *testing.T) {
 	for _, transport := range p2ptest.Loopback {
 		t.Run(transport, func(t *testing.T) {
