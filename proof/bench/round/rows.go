@@ -21,6 +21,7 @@ type row struct {
 	Delay        testbed.Duration `toml:"delay"`         // of every link, one way; 0: loopback
 	Mbits        int64            `toml:"mbits"`         // Mbit/s of every link, each way; 0: unlimited
 	Loss         int              `toml:"loss"`          // lost packets per thousand
+	State        string           `toml:"state"`         // state.toml that the row changes; empty: the file of -state
 	Set          map[string]any   `toml:"set"`           // keys of state.toml, dotted
 }
 

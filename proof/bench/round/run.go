@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func (u setup) measure(ctx context.Context, r row) (_ summary, err error) {
 
 // run runs server and clients until the clients have seen the end of the run.
 func (u setup) run(ctx context.Context, r row, dir string, places []testbed.Place) (samples []sample, err error) {
-	state, err := os.ReadFile(u.state)
+	state, err := os.ReadFile(cmp.Or(r.State, u.state))
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", err)
 	}
