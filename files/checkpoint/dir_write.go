@@ -182,7 +182,7 @@ func split(tensors []safetensors.Tensor, size int64) [][]safetensors.Tensor {
 }
 
 // CheckTarget returns an error unless a checkpoint may be written to dir. This is the case if dir
-// does not exist, is empty, or contains only the files of a checkpoint.
+// does not exist, is empty, or contains only the files of a checkpoint and a generated model card.
 func CheckTarget(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,7 +193,8 @@ func CheckTarget(dir string) error {
 	}
 	config := false
 	for _, entry := range entries {
-		if !entry.Type().IsRegular() || !known(entry.Name()) {
+		own := known(entry.Name()) || entry.Name() == CardFile && holdsOwnCard(dir)
+		if !entry.Type().IsRegular() || !own {
 			return fmt.Errorf("%w: %s; choose another folder or move it away", errOccupied, filepath.Join(dir, entry.Name()))
 		}
 		config = config || entry.Name() == ConfigFile

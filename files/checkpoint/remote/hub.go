@@ -97,17 +97,17 @@ func (r HubRepo) Upload(ctx context.Context, dir string, f checkpoint.Facts, pro
 	if err != nil {
 		return "", err
 	}
-	config, err := os.ReadFile(filepath.Join(dir, checkpoint.ConfigFile))
+	card, err := checkpoint.CardOf(dir, f)
 	if err != nil {
 		return "", fmt.Errorf("read checkpoint: %w", err)
 	}
 	if err := r.Client.CreateRepo(ctx, r.Repo, r.Private); err != nil {
 		return "", err
 	}
-	card, err := r.Client.ReadFile(ctx, r.Repo, r.revision(), checkpoint.CardFile)
+	there, err := r.Client.ReadFile(ctx, r.Repo, r.revision(), checkpoint.CardFile)
 	switch {
-	case errors.Is(err, hub.ErrNotFound), err == nil && checkpoint.IsOwnCard(card):
-		files = append(files, hub.File{Path: checkpoint.CardFile, Data: checkpoint.Card(f, config)})
+	case errors.Is(err, hub.ErrNotFound), err == nil && checkpoint.IsOwnCard(there):
+		files = append(files, hub.File{Path: checkpoint.CardFile, Data: card})
 	case err != nil:
 		return "", err
 	}

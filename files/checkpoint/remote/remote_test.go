@@ -91,7 +91,7 @@ func TestHubRepo(t *testing.T) {
 	if diff := cmp.Diff([]string{".gitattributes", "LICENSE", "README.md", "config.json", "model.safetensors", "optimizer.safetensors", "psyche.json"}, names); diff != "" {
 		t.Error(diff)
 	}
-	if string(files["optimizer.safetensors"]) != "?" || !strings.Contains(string(files["README.md"]), "| Steps | 20 |") {
+	if string(files["optimizer.safetensors"]) != "?" || !strings.Contains(string(files["README.md"]), "| Rounds | 20 |") {
 		t.Errorf("optimizer %q, card %s", files["optimizer.safetensors"], files["README.md"])
 	}
 	got, pinned, err := place.Facts(t.Context())

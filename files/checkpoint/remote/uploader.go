@@ -160,7 +160,7 @@ func link(dir, stage string) error {
 	}
 	var names []string
 	for _, entry := range entries {
-		if checkpoint.IsPart(entry.Name()) && entry.Name() != checkpoint.FactsFile {
+		if name := entry.Name(); checkpoint.IsPart(name) && name != checkpoint.FactsFile || name == checkpoint.CardFile && entry.Type().IsRegular() {
 			names = append(names, entry.Name())
 		}
 	}
