@@ -155,6 +155,7 @@ var nodePackages = map[string][]string{
 	"auditor":   {"tally", "env", "exchange", "fetch"},
 	"tally":     nil,
 	"core":      nil,
+	"credits":   nil,
 	"exchange":  {"tally", "env"},
 	"fetch":     {"tally", "env"},
 	"keep":      {"env"},

@@ -4,6 +4,7 @@ import (
 	"github.com/psyche-go/psyche/base/quota"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
@@ -55,6 +56,9 @@ func New(o Options) (*Node, error) {
 	}
 	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
+		Card: func(s *coordinator.State, step uint32) checkpoint.Card {
+			return n.report.ledger.Card(s, n.run.hash, step)
+		},
 		InPlace: func(digest [32]byte, dir string) {
 			if n.run.state.RunState != coordinator.Finished { // after the end of the run, no training needs the memory
 				n.models.InFolder(digest, dir)

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/credits"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/event"
@@ -29,6 +30,7 @@ type reporter struct {
 	names   event.Names
 	total   event.Wire
 	lost    int // events that could not be written since the last written one
+	ledger  credits.Ledger
 }
 
 // emit writes an event. An error of the event log does not stop the training. If the disk is full, every event fails, so
@@ -130,6 +132,16 @@ func (r *reporter) applied(step uint32, o tally.Outcome, own bool, replica [32]b
 		wire.ServerSent, wire.ServerReceived = counter.Bytes()
 	}
 	r.emit(wire)
+}
+
+// credit records whose results counted in a round.
+func (r *reporter) credit(rs *roundState, o tally.Outcome, v *view) {
+	step := rs.Round.Step
+	round := credits.Round{Step: step, Names: v.names(), Losses: rs.Round.Losses(), Start: v.startOf(step)}
+	for _, c := range o.Counted {
+		round.Results = append(round.Results, credits.Result{Owner: rs.Find(c.Batch).Owner, Sequences: c.Batch.Len()})
+	}
+	r.ledger.Round(round)
 }
 
 // hexOf returns a hash in the form used in events and messages.

@@ -30,6 +30,7 @@ type attempt struct {
 	known    bool
 	recorded bool   // the run recorded it
 	spare    uint32 // step of the newest recorded model in the folder, which stays
+	card     checkpoint.Card
 
 	pause time.Duration // after a failure
 	next  time.Time
@@ -205,6 +206,11 @@ func (k *Saver) write(a *attempt, dir string) error {
 	if err == nil && a.recorded {
 		if failed := dropIntermediates(); failed != nil {
 			k.Log.Warn("cannot remove old intermediate checkpoints", "err", failed)
+		}
+	}
+	if err == nil && a.known && k.Card != nil {
+		if failed := checkpoint.WriteCard(dir, a.card); failed != nil {
+			k.Log.Warn("cannot write the model card of a checkpoint", "dir", dir, "err", failed)
 		}
 	}
 	if err == nil && a.known && k.Saved != nil {

@@ -36,9 +36,11 @@ type Options struct {
 	// InPlace is called in the client's loop for each model that has reached its final folder. May
 	// be nil.
 	InPlace func(digest [32]byte, dir string)
-	Tasks   *env.Tasks
-	Emit    func(body event.Body)
-	Log     *slog.Logger
+	// Card describes a model of the run for people. It is called in the client's loop. May be nil.
+	Card  func(s *coordinator.State, step uint32) checkpoint.Card
+	Tasks *env.Tasks
+	Emit  func(body event.Body)
+	Log   *slog.Logger
 }
 
 // Saver writes the model of each epoch to the folder. Only the loop of a client may use it.
@@ -218,6 +220,10 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	if !a.recorded { // the run continues from an earlier model, which must stay
 		newest, _ := k.Newest(s)
 		a.spare = newest.Step
+	}
+	if k.Card != nil {
+		a.card = k.Card(s, m.Step)
+		a.card.Facts = facts
 	}
 	if ahead != nil {
 		ahead.then = a
