@@ -82,10 +82,11 @@ type solo struct {
 	events    *event.Log
 	sent      *telemetry.Telemetry
 	trackers  feeds
-	settings  string // to save with the training
-	step      uint32 // newest completed step
-	dataIndex uint64 // first sequence that was not trained on
-	unsaved   bool   // steps were trained since the last attempt to save
+	settings  string  // to save with the training
+	step      uint32  // newest completed step
+	dataIndex uint64  // first sequence that was not trained on
+	loss      float64 // of step
+	unsaved   bool    // steps were trained since the last attempt to save
 	started   time.Time
 	printed   time.Time // of the last line about a step
 	trained   int       // tokens since started
@@ -377,6 +378,7 @@ func (s *solo) next(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	s.step++
+	s.loss = loss
 	err = s.events.Append(event.Trained{
 		Step: s.step, Batch: event.Batch{id.Start, id.End}, Loss: event.Loss(loss), Tokens: s.options.TotalBatch * s.options.SeqLen,
 		Seconds: time.Since(begun).Seconds(), Memory: sysmemory.Peak(),
@@ -419,6 +421,7 @@ func (s *solo) save(ctx context.Context) error {
 	if err != nil {
 		return diskspace.Explain(err, "an earlier checkpoint in the folder stays complete; remove other files, and run the command again to resume from it")
 	}
+	s.writeCard(ctx)
 	s.printf("saved step %d to %s\n", s.step, s.options.Save)
 	return nil
 }

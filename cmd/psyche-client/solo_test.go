@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -145,6 +146,36 @@ func TestSoloKeepsModelType(t *testing.T) {
 		saved, _ := s.File(checkpoint.ConfigFile)
 		if err := json.Unmarshal(saved, &config); err != nil || config.ModelType != "kimi_k2" || !slices.Equal(config.Architectures, []string{"DeepseekV3ForCausalLM"}) {
 			t.Errorf("%s: %+v, %v", folder, config, err)
+		}
+	}
+}
+
+// TestSoloKeepsTheChatTemplate checks that a trained model has the chat template of its first model, and
+// a model card with the license of that model.
+func TestSoloKeepsTheChatTemplate(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	kept := map[string]string{
+		"chat_template.jinja":   "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}",
+		"tokenizer_config.json": `{"chat_template": "{{ messages[0].content }}", "eos_token": null}`,
+	}
+	for name, text := range kept {
+		write(t, filepath.Join(model, name), []byte(text))
+	}
+	write(t, filepath.Join(model, checkpoint.CardFile), []byte("---\ntags:\n- x\nlicense: \"mit\"\n---\n# mine\n"))
+	save := filepath.Join(t.TempDir(), "save")
+	for _, steps := range []string{"1", "2"} {
+		succeed(t, soloLine(model, data, "--steps", steps, "--save", save)...)
+	}
+	for name, want := range kept {
+		if got, err := os.ReadFile(filepath.Join(save, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+	card, err := os.ReadFile(filepath.Join(save, checkpoint.CardFile))
+	for _, want := range []string{"license: \"mit\"\n", "\n# save\n", "| Rounds | 2 |", fmt.Sprintf("| Digest | `%x` |", digest(t, save)), "of the batch of step 2", "--chat\n"} {
+		if !strings.Contains(string(card), want) {
+			t.Errorf("%v; no %q in\n%s", err, want, card)
 		}
 	}
 }
