@@ -169,6 +169,7 @@ func (h *host) serverArguments() []string {
 		"server", "run", "--save-state-dir", h.path("server"), "--data-config", h.path("data.toml"),
 		"--server-addr", listen, "--server-port", strconv.Itoa(int(h.FirstPort)), "--public-addr", h.address(h.Host, 0),
 		"--http-addr", h.address(recipe.Loopback, pagePort), "--member-events", h.path("client", "events.jsonl"), "--log", "console",
+		"--member-checkpoints", h.path("client", "psyche", "runs", "*"),
 	}
 	if !h.begun() {
 		args = append(args, "--state", h.path(stateFile))

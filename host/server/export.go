@@ -18,7 +18,7 @@ const (
 	maxLogFrame     = frame.MaxLogPart + 1<<10 // encoded size of a part of the journal, in bytes
 )
 
-// Model is a run's starting model in the format of package modelarchive.
+// Model is a model of a run in the format of package modelarchive.
 type Model interface {
 	io.ReaderAt
 	Size() int64
@@ -37,7 +37,15 @@ type logPart struct {
 // server reads the client's next frame only once the previous part is being sent. A client that
 // requests parts without reading them therefore queues nothing.
 func (c *connection) readPart(ctx context.Context, limiter *rate.Limiter, kind frame.Type, payload []byte) error {
-	wanted, err := frame.DecodeReadLog(payload)
+	var wanted frame.ReadModel
+	var err error
+	if kind == frame.TypeReadModel {
+		wanted, err = frame.DecodeReadModel(payload)
+	} else {
+		var log frame.ReadLog
+		log, err = frame.DecodeReadLog(payload)
+		wanted.Offset = log.Offset
+	}
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
@@ -46,7 +54,7 @@ func (c *connection) readPart(ctx context.Context, limiter *rate.Limiter, kind f
 	}
 	part := c.host.logPart(wanted.Offset)
 	if kind == frame.TypeReadModel {
-		part = c.host.modelPart(wanted.Offset)
+		part = c.host.modelPart(ctx, wanted)
 	}
 	if err := c.takeEgress(ctx, part.length); err != nil {
 		return err
@@ -59,13 +67,20 @@ func (h *host) logPart(offset uint64) logPart {
 	return logPart{kind: frame.TypeLog, from: journalFile{h}, size: uint64(h.logSize.Load())}.at(offset)
 }
 
-// modelPart returns the part of the run's starting model at offset.
-func (h *host) modelPart(offset uint64) logPart {
-	part := logPart{kind: frame.TypeModel}
-	if model := h.server.options.Models[h.runID]; model != nil {
+// modelPart returns the requested part of a model.
+func (h *host) modelPart(ctx context.Context, wanted frame.ReadModel) logPart {
+	part, o := logPart{kind: frame.TypeModel}, &h.server.options
+	var model Model
+	switch {
+	case wanted.Digest == [32]byte{}:
+		model = o.Models[h.runID]
+	case o.Recorded != nil:
+		model = o.Recorded(ctx, h.runID, wanted.Digest)
+	}
+	if model != nil {
 		part.from, part.size = model, uint64(model.Size())
 	}
-	return part.at(offset)
+	return part.at(wanted.Offset)
 }
 
 // at returns the part that starts at offset.

@@ -246,11 +246,17 @@ func TestReadModel(t *testing.T) {
 	want := bytes.Repeat([]byte("model"), 3*frame.MaxLogPart/5+7)
 	o := options("")
 	o.Models = map[string]server.Model{runID: sized{bytes.NewReader(want)}}
+	o.Recorded = func(_ context.Context, run string, digest [32]byte) server.Model {
+		if run != runID || digest != [32]byte{7} {
+			return nil
+		}
+		return sized{bytes.NewReader([]byte("recorded"))}
+	}
 	r := servertest.Start(t, o)
 	var got bytes.Buffer
 	reach := tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(2)}
 	var told []uint64
-	err := tcp.ReadModel(t.Context(), reach, uint64(len(want)), &got, func(done, all uint64) { told = append(told, done, all) })
+	err := tcp.ReadModel(t.Context(), reach, [32]byte{}, uint64(len(want)), &got, func(done, all uint64) { told = append(told, done, all) })
 	if err != nil || !bytes.Equal(got.Bytes(), want) {
 		t.Fatalf("%d of %d bytes, %v", got.Len(), len(want), err)
 	}
@@ -258,10 +264,17 @@ func TestReadModel(t *testing.T) {
 		t.Errorf("the final progress is %d", told)
 	}
 	nothing := func(uint64, uint64) {}
-	err = tcp.ReadModel(t.Context(), reach, uint64(len(want)-1), io.Discard, nothing)
+	err = tcp.ReadModel(t.Context(), reach, [32]byte{}, uint64(len(want)-1), io.Discard, nothing)
 	golden.Message(t, "a model that is larger than the client takes", err)
+	got.Reset()
+	if err = tcp.ReadModel(t.Context(), reach, [32]byte{7}, 1<<20, &got, nothing); err != nil || got.String() != "recorded" {
+		t.Errorf("a recorded model: %q, %v", got.Bytes(), err)
+	}
+	if err := tcp.ReadModel(t.Context(), reach, [32]byte{8}, 1<<20, io.Discard, nothing); !errors.Is(err, tcp.ErrNoModel) {
+		t.Errorf("a recorded model that the server does not have: %v", err)
+	}
 	reach.Addr = servertest.Start(t, options("")).Address
-	if err := tcp.ReadModel(t.Context(), reach, 1<<20, io.Discard, nothing); !errors.Is(err, tcp.ErrNoModel) {
+	if err := tcp.ReadModel(t.Context(), reach, [32]byte{}, 1<<20, io.Discard, nothing); !errors.Is(err, tcp.ErrNoModel) {
 		t.Errorf("from a server without a model: %v", err)
 	}
 }
@@ -306,11 +319,11 @@ func TestReadModelOverABadLine(t *testing.T) {
 	reach := tcp.Options{Addr: cutting(t, r.Address, frame.MaxLogPart*3/2), RunID: runID, Key: backendtest.Key(2)}
 	var got bytes.Buffer
 	nothing := func(uint64, uint64) {}
-	if err := tcp.ReadModel(t.Context(), reach, 1<<20, &got, nothing); err != nil || !bytes.Equal(got.Bytes(), want) {
+	if err := tcp.ReadModel(t.Context(), reach, [32]byte{}, 1<<20, &got, nothing); err != nil || !bytes.Equal(got.Bytes(), want) {
 		t.Fatalf("%d of %d bytes, %v", got.Len(), len(want), err)
 	}
 	reach.Addr = cutting(t, r.Address, frame.MaxLogPart/2)
-	if err := tcp.ReadModel(t.Context(), reach, 1<<20, io.Discard, nothing); err == nil {
+	if err := tcp.ReadModel(t.Context(), reach, [32]byte{}, 1<<20, io.Discard, nothing); err == nil {
 		t.Error("reading does not end although no part arrives")
 	}
 }

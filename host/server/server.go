@@ -65,6 +65,10 @@ type Options struct {
 	// Models are the starting models that this server offers, by run id. Every client that may
 	// connect can download them.
 	Models map[string]Model
+	// Recorded returns the model with a digest that a run has recorded, or nil if this server does not
+	// have it. Every client that may connect can download the model. It is called from any goroutine. May
+	// be nil.
+	Recorded func(ctx context.Context, runID string, digest [32]byte) Model
 	// SaveStateDir is the directory of the host's key and the runs' journals. If empty, nothing is
 	// saved.
 	SaveStateDir string

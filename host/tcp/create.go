@@ -89,7 +89,7 @@ func Runs(ctx context.Context, o Options) (runs []frame.RunSummary, all uint32, 
 	return runs, all, nil
 }
 
-// ErrNoModel means that a server does not serve the run's starting model.
+// ErrNoModel means that a server does not serve the requested model.
 var ErrNoModel = errors.New("the server provides no model")
 
 // ReadLog writes the run's journal, up to its size at the time of the call, to w. It makes one
@@ -108,7 +108,8 @@ func readLog(ctx context.Context, o Options, from uint64, w io.Writer, arrives f
 		size, err := uint64(0), error(nil)
 		for offset := from; offset == from || offset < size; {
 			var part frame.Log
-			if part, err = s.readPart(frame.TypeReadLog, frame.TypeLog, offset); err != nil {
+			request := frame.ReadLog{Offset: offset}.AppendTo(nil)
+			if part, err = s.readPart(frame.TypeReadLog, request, frame.TypeLog, offset); err != nil {
 				return err
 			}
 			if offset == from {
@@ -138,12 +139,12 @@ func readLog(ctx context.Context, o Options, from uint64, w io.Writer, arrives f
 	return nil
 }
 
-// ReadModel writes the run's starting model to w, in the format of package modelarchive and at most
-// limit bytes. It calls arrives with its progress in bytes. If the connection breaks, it continues
+// ReadModel writes a model to w, in the format of package modelarchive and at most limit bytes: the
+// model with a digest that the run recorded, or for the zero digest the run's first model. It calls arrives with its progress in bytes. If the connection breaks, it continues
 // with the next part over a new connection. It gives up when a new connection delivers nothing
 // more.
-func ReadModel(ctx context.Context, o Options, limit uint64, w io.Writer, arrives func(done, all uint64)) error {
-	r := &modelReader{limit: limit, w: w, arrives: arrives}
+func ReadModel(ctx context.Context, o Options, digest [32]byte, limit uint64, w io.Writer, arrives func(done, all uint64)) error {
+	r := &modelReader{digest: digest, limit: limit, w: w, arrives: arrives}
 	for {
 		before := r.offset
 		err := withSession(ctx, o, frame.RoleObserver, func(s *session, _ identity.ID) error { return r.read(s) })
@@ -158,6 +159,7 @@ func ReadModel(ctx context.Context, o Options, limit uint64, w io.Writer, arrive
 
 // modelReader is the state of a model download.
 type modelReader struct {
+	digest       [32]byte
 	limit        uint64
 	w            io.Writer
 	arrives      func(done, all uint64)
@@ -168,7 +170,8 @@ type modelReader struct {
 // read continues the download over a connection.
 func (r *modelReader) read(s *session) error {
 	for r.offset == 0 || r.offset < r.size {
-		part, err := s.readPart(frame.TypeReadModel, frame.TypeModel, r.offset)
+		request := frame.ReadModel{Offset: r.offset, Digest: r.digest}.AppendTo(nil)
+		part, err := s.readPart(frame.TypeReadModel, request, frame.TypeModel, r.offset)
 		if err != nil {
 			return err
 		}
@@ -193,9 +196,9 @@ func (r *modelReader) read(s *session) error {
 	return nil
 }
 
-// readPart requests a part of the journal or of the model.
-func (s *session) readPart(ask, want frame.Type, offset uint64) (frame.Log, error) {
-	if err := s.write(ask, frame.ReadLog{Offset: offset}.AppendTo(nil)); err != nil {
+// readPart requests the part of the journal or of a model at an offset.
+func (s *session) readPart(ask frame.Type, request []byte, want frame.Type, offset uint64) (frame.Log, error) {
+	if err := s.write(ask, request); err != nil {
 		return frame.Log{}, err
 	}
 	payload, err := s.await(want)

@@ -17,8 +17,8 @@
 //	                                          that is too far behind, newest only
 //	                          ←   ReadLog     (offset)
 //	Log                       →               (offset, size, bytes of the run's journal)
-//	                          ←   ReadModel   (offset)
-//	Model                     →               (offset, size, bytes of the run's first model,
+//	                          ←   ReadModel   (offset, digest; zero: the run's first model)
+//	Model                     →               (offset, size, bytes of the model,
 //	                                          in the encoding of package modelarchive; size 0: none)
 //	Ping                      →               every PingInterval
 //	                          ←   Pong

@@ -63,8 +63,8 @@ const (
 	TypeSign
 	TypeCertificate // encoded by follow.Certificate.AppendTo
 	TypeBase        // canonical bytes of the state at the newest certificate
-	TypeReadModel   // like ReadLog, for the model that the host serves
-	TypeModel       // like Log, for the model that the host serves
+	TypeReadModel   // like ReadLog, for a model that the host serves
+	TypeModel       // like Log, for a model that the host serves
 	TypeRuns        // ends the handshake of a client that lists the runs
 )
 

@@ -289,6 +289,8 @@ func checkDecoders(t *testing.T, payload []byte) {
 	same("peers", AppendPeers(nil, peers), err)
 	readLog, err := DecodeReadLog(payload)
 	same("read-log", readLog.AppendTo(nil), err)
+	readModel, err := DecodeReadModel(payload)
+	same("read-model", readModel.AppendTo(nil), err)
 	log, err := DecodeLog(payload)
 	same("log", log.appendTo(nil), err)
 	if _, err := DecodeRefusal(payload); err != nil && !errors.Is(err, ErrMalformed) {

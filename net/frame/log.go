@@ -20,6 +20,25 @@ func DecodeReadLog(payload []byte) (ReadLog, error) {
 	return r, d.end("read-log")
 }
 
+// ReadModel requests the bytes of a model from Offset on. It is answered like a ReadLog, with a Model frame.
+type ReadModel struct {
+	Offset uint64
+	Digest [32]byte // of a model that the run recorded; zero: the run's first model
+}
+
+// AppendTo appends the payload of the frame.
+func (r ReadModel) AppendTo(b []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, r.Offset), r.Digest[:]...)
+}
+
+// DecodeReadModel reads the payload of a ReadModel.
+func DecodeReadModel(payload []byte) (ReadModel, error) {
+	d := decoder{rest: payload}
+	r := ReadModel{Offset: d.uint64()}
+	copy(r.Digest[:], d.bytes(len(r.Digest)))
+	return r, d.end("read-model")
+}
+
 // Log is the response to a ReadLog.
 type Log struct {
 	Offset uint64 // of Part

@@ -15,7 +15,7 @@ import (
 // Version is the protocol version. Host and client must have the same version. A change of the data that
 // members read, or of the results that they compute, also needs a new version: in one run, members
 // with different programs would accuse each other.
-const Version = 16
+const Version = 17
 
 // helloDomain is the signature domain of a Hello.
 const helloDomain = "psyche/tcp/hello/v9"
