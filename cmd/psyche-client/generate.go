@@ -15,7 +15,7 @@ import (
 )
 
 type generateCommand struct {
-	Model             string      `required:"" placeholder:"MODEL" help:"Hugging Face model folder, or OWNER/NAME on the Hub."`
+	usedModel         `embed:""`
 	Prompt            string      `required:"" placeholder:"TEXT" help:"Text to continue."`
 	Chat              bool        `help:"Put the prompt into the model's chat template as a user message, and print only the answer."`
 	MaxTokens         int         `default:"200" help:"Maximum number of tokens to generate."`
@@ -32,7 +32,11 @@ type generateCommand struct {
 
 // Help returns the text below the command's summary in --help.
 func (c *generateCommand) Help() string {
-	return `Prints the prompt and continues it token by token, until the model ends the text (eos_token_id
+	return `With the invite link of a run, uses the newest model that the run recorded, and verifies its digest. The
+model comes from your checkpoint folder, from the run's server if that server offers it, or from the
+locations of members' uploads, and stays in psyche/recorded in your cache.
+
+Prints the prompt and continues it token by token, until the model ends the text (eos_token_id
 of generation_config.json, or of config.json) or --max-tokens are generated. When a text exceeds
 the model's longest sequence, generation continues from the newer half of the model's context.
 
@@ -44,7 +48,7 @@ the model, because they would end the message.`
 
 // Run prints the prompt and its continuation.
 func (c *generateCommand) Run(ctx context.Context, t terminal) error {
-	s, err := readModel(ctx, t, c.Model)
+	s, err := c.read(ctx, t)
 	if err != nil {
 		return err
 	}

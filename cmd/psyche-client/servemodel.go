@@ -21,14 +21,15 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/generate"
+	"github.com/psyche-go/psyche/record/invite"
 )
 
 // apiKeyVariable is the environment variable with the API key, for use in a service.
 const apiKeyVariable = "PSYCHE_API_KEY"
 
 type serveModelCommand struct {
-	Model          string        `required:"" placeholder:"MODEL" group:"The model:" help:"Hugging Face model folder, or OWNER/NAME on the Hub."`
-	Name           string        `placeholder:"NAME" group:"The model:" help:"Model name in requests. Default: OWNER/NAME, or the folder's name."`
+	usedModel      `embed:""`
+	Name           string        `placeholder:"NAME" group:"The model:" help:"Model name in requests. Default: OWNER/NAME, the folder's name, or the name of the link's run."`
 	ChatTemplate   string        `type:"existingfile" placeholder:"FILE" group:"The model:" help:"Jinja chat template to use instead of the model's own."`
 	HTTPAddr       string        `name:"http-addr" default:"127.0.0.1:8000" placeholder:"HOST:PORT" group:"Requests:" help:"Address to serve on (${default}). Port 0 picks a free port."`
 	APIKeyFile     string        `name:"api-key-file" type:"existingfile" placeholder:"FILE" group:"Requests:" help:"File with the API key that requests must send as Authorization: Bearer KEY. Default: PSYCHE_API_KEY. Without a key, the server answers every client that can reach the address."`
@@ -50,7 +51,9 @@ also refuses messages that contain control tokens of the model.
 
 Concurrent answers are computed together: a pass through the model generates a token of each answer.
 The command is meant for talking to a checkpoint, not for serving many users. vLLM loads the same
-folder: vllm serve MODEL --dtype float32.`
+folder: vllm serve MODEL --dtype float32.
+
+With the invite link of a run, serves the newest model that the run recorded, as generate uses it.`
 }
 
 // Run serves until ctx ends.
@@ -59,7 +62,7 @@ func (c *serveModelCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	s, err := readModel(ctx, t, c.Model)
+	s, err := c.read(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -97,7 +100,11 @@ func (c *serveModelCommand) Run(ctx context.Context, t terminal) error {
 
 // served describes the model, except the parts that need libtorch.
 func (c *serveModelCommand) served(s checkpoint.Snapshot) (m openai.Model, err error) {
-	if m.Name = c.Name; m.Name == "" {
+	m.Name = c.Name
+	if link, err := invite.Parse(c.Link); err == nil && m.Name == "" {
+		m.Name = link.RunID
+	}
+	if m.Name == "" {
 		m.Name = c.Model
 		if info, err := os.Stat(c.Model); err == nil && info.IsDir() {
 			path, err := filepath.Abs(c.Model)

@@ -3,18 +3,14 @@ package modelsource
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
-	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
 	"github.com/psyche-go/psyche/host/tcp"
 )
 
@@ -66,30 +62,8 @@ func (h *Hosted) fetch(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	err = os.MkdirAll(filepath.Dir(dir), 0o777)
-	if err == nil {
-		err = checkpoint.RemoveUnfinishedOf(dir)
-	}
-	if err != nil {
-		return fmt.Errorf("create the model folder: %w", err)
-	}
-	progress := meter.Logged(h.Logger, "downloading the model from the run's server")
-	content, write := io.Pipe()
-	got := make(chan error, 1)
-	go func() {
-		err := tcp.ReadModel(ctx, tcp.Options{Addr: h.Addr, RunID: h.RunID, Run: h.Run(), Key: key, ServerKey: h.Key()},
-			modelarchive.MaxSize, write, func(done, all uint64) {
-				progress(int64(done), int64(all))
-			})
-		_ = write.CloseWithError(err) // a nil error ends the content with io.EOF
-		got <- err
-	}()
-	err = modelarchive.Unpack(content, dir)
-	_ = content.CloseWithError(io.ErrClosedPipe) // ends the transfer after a rejection
-	if failed := <-got; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
-		return failed
-	}
-	return err
+	o := tcp.Options{Addr: h.Addr, RunID: h.RunID, Run: h.Run(), Key: key, ServerKey: h.Key()}
+	return unpackFrom(ctx, o, [32]byte{}, dir, h.Logger)
 }
 
 func (h *Hosted) initial(ctx context.Context) (checkpoint.Snapshot, error) {
