@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -24,7 +25,26 @@ func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapsho
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	return readFolder(t, dir)
+	s, err := readFolder(t, dir)
+	if err != nil {
+		return s, err
+	}
+	return s, compareDigest(dir, s)
+}
+
+// compareDigest compares a model with the digest that the checkpoint of a run records.
+func compareDigest(dir string, s checkpoint.Snapshot) error {
+	facts, err := checkpoint.ReadFacts(dir)
+	if errors.Is(err, checkpoint.ErrNoFacts) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if digest := fmt.Sprintf("%x", s.Manifest().Digest()); digest != facts.Digest {
+		return fmt.Errorf("%w: %s has the digest %.16s, but %s records %.16s: a file is damaged or was changed; get the model again, or remove %[4]s if you changed the model", checkpoint.ErrInvalid, dir, digest, checkpoint.FactsFile, facts.Digest)
+	}
+	return nil
 }
 
 // readFolder reads a model, and prints the progress.
