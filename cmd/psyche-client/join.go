@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/psyche-go/psyche/base/filelock"
@@ -89,7 +90,7 @@ func (c *joinCommand) onChain() (command trainCommand, err error) {
 // of returns the command that joins a run on a host. By default, checkpoints go to a folder of the
 // run.
 func (c *joinCommand) of(runID string, run [32]byte, host hostFlags) (command trainCommand, err error) {
-	command = trainCommand{RunID: runID, memberFlags: c.memberFlags, KeepIdentity: !c.Ephemeral, hostFlags: host}
+	command = trainCommand{RunID: runID, link: "'" + strings.Trim(c.Link, "'\" ") + "'", memberFlags: c.memberFlags, KeepIdentity: !c.Ephemeral, hostFlags: host}
 	if command.CheckpointDir == "" && !c.Ephemeral {
 		command.CheckpointDir, err = runFolder(runID, run)
 	}

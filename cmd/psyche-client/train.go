@@ -29,6 +29,8 @@ type trainCommand struct {
 	hostFlags   `embed:"" group:"The run:"`
 	memberFlags `embed:""`
 
+	link string // invite link of the run, as for a shell; empty: unknown
+
 	KeepIdentity bool `help:"If no other key is given, use a persistent key, created at the first start, in the state folder, as join does: psyche/identity.json in XDG_STATE_HOME, or in ~/.local/state." group:"Your key:"`
 }
 
@@ -111,6 +113,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, seen.close()) }()
 	given = console.NewAccount(c.RunID, key.ID(), !c.Given())
+	given.Link = c.link
 	seen.events.Watch(given.See)
 	shown.start(t, c.RunID, key.ID(), seen)
 	signals.Last(ctx, shown.close)

@@ -16,6 +16,9 @@ func (n *Node) finish() {
 	p, now := &n.seat.afterRun, n.tasks.Now()
 	if p.since.IsZero() {
 		p.since, p.back = now, make(map[coordinator.ClientID]bool)
+		if held := finalOf(n.models.Held, &n.run); held == modelNone && p.obtains(&n.run, now, n.FinalWait) && !p.late && n.models.holds.newest(n.run.state).Step == 0 {
+			n.report.log.Info("this run is over; asking its members for the final model; Ctrl-C ends the wait", "limit", n.FinalWait)
+		}
 	}
 	if p.late {
 		n.end = &ending{n.report.ended(&n.run, modelNone, nil, n.saver)}
@@ -84,7 +87,7 @@ func (r *reporter) ended(v *view, held finalModel, m *modelsync.Model, saver *ke
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		r.log.Warn(message+"; this client got no model of the run", "step", done.Step, "of", s.Config.TotalSteps, "model", saver.Locations(s))
+		r.log.Warn("this run is over, and this client got no model of it", "closed", done.Closed, "step", done.Step, "of", s.Config.TotalSteps, "model", saver.Locations(s))
 	} else {
 		r.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
 	}

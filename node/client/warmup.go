@@ -176,7 +176,7 @@ func (n *Node) obtained(a *modelsync.Attempt, err error, cancelled bool) {
 		n.fail(fmt.Errorf("get the model from peers: %w", err))
 	case errors.Is(err, modelsync.ErrNoHolder):
 		n.engine.loadAt = n.tasks.Now().Add(modelPause)
-		n.report.log.Warn("cannot get the model from peers; trying again", "err", err)
+		n.report.log.Log(context.Background(), a.Level(), "cannot get the model from peers; trying again", "err", err)
 	default:
 		n.fail(fmt.Errorf("load the model: %w", err))
 	}

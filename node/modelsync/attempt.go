@@ -63,10 +63,22 @@ type Attempt struct {
 	Rounds []exchange.AppliedRound
 
 	known      *Model        // the model itself, if this client already shares it; nil: it does not
+	Tries      int           // attempts to get this model, with this one
 	noReplay   bool          // do not try to catch up by results
 	base       *base         // an earlier model in memory, from which to catch up by results; nil: none
 	replayTime time.Duration // time limit for catching up by results
 	results    [][32]byte    // blobs that were fetched to catch up
+}
+
+// toldTries is the number of attempts between two warnings that no source has the model.
+const toldTries = 30
+
+// Level returns the level for logging that no source has the model.
+func (a *Attempt) Level() slog.Level {
+	if a.Tries%toldTries == 1 {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
 }
 
 // source gets the model from one place. If it fails, more reports whether to try the next source.

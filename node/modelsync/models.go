@@ -175,6 +175,7 @@ func (m *Models) Begin(w Request) *Attempt {
 	}
 	a.Places = rotated(w.Places, m.partial.attempts)
 	m.partial.attempts++
+	a.Tries = m.partial.attempts
 	m.Held = nil
 	if w.Redefined {
 		m.whole = c.Digest
