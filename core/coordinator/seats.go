@@ -29,6 +29,26 @@ func (s *State) onProbation(c *Client, step uint32) bool {
 	return s.probation() != 0 && step < c.ProbationUntil
 }
 
+// ProbationLeft returns the number of rounds, with the running or next round, in which the results of a
+// member do not count because it is on probation. It is 0 for other clients, and while no member is past
+// its probation: then all results count.
+func (s *State) ProbationLeft(id ClientID) uint32 {
+	step, left, past := s.Progress.Step, uint32(0), false
+	for i := range s.Epoch.Clients {
+		switch c := &s.Epoch.Clients[i]; {
+		case c.State != Healthy:
+		case !s.onProbation(c, step):
+			past = true
+		case c.ID == id:
+			left = c.ProbationUntil - step
+		}
+	}
+	if !past {
+		return 0
+	}
+	return left
+}
+
 // credit returns the end of probation of a key that joins. A former member keeps its previous end of
 // probation, however it left. The result is 0 (a newcomer) if the key is not known as a member or
 // was ejected. A client that left is known until the end of the epoch after its last one, and longer

@@ -21,6 +21,8 @@ const keptSteps = 64
 // process's own events. The run's log contains confirmed data, from which psyche run receipt makes
 // a receipt.
 type Account struct {
+	Link string // invite link of the run; empty: unknown
+
 	runID string
 	id    identity.ID
 	onTCP bool // the run is on a server, so that psyche run receipt can make a receipt from its log
@@ -30,6 +32,7 @@ type Account struct {
 	newest   time.Time
 	trained  int               // results
 	counted  int               // results that counted
+	attested int               // results that witnesses held, but that did not count yet
 	own      uint64            // tokens of own results that counted
 	all      uint64            // sequences of all members
 	sequence uint64            // tokens of one sequence; 0: the process has not trained yet
@@ -94,6 +97,9 @@ func (a *Account) applied(e event.Applied) {
 	if size := uint64(a.sizes[e.Step]); size > lost {
 		a.all += size - lost
 	}
+	if e.OwnAttested {
+		a.attested++
+	}
 	if e.OwnCounted {
 		a.counted++
 		a.own += a.tokens[e.Step]
@@ -126,6 +132,9 @@ func (a *Account) Print(w io.Writer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.trained == 0 {
+		if a.ended && a.model.Digest == "" && a.Link != "" {
+			_, _ = fmt.Fprintf(w, "\nRun %s is over. To use its model:\n\n    psyche-client generate %[2]s --prompt \"Once upon a time\"\n    psyche-client serve-model %[2]s\n", a.runID, a.Link)
+		}
 		return
 	}
 	var lines strings.Builder
@@ -134,7 +143,11 @@ func (a *Account) Print(w io.Writer) {
 		state = "finished"
 	}
 	fmt.Fprintf(&lines, "\nRun %s, %s, as %s, %s\n", a.runID, state, a.id, a.newest.Sub(a.began).Round(time.Second))
-	fmt.Fprintf(&lines, "  rounds             %d trained, %d counted\n", a.trained, a.counted)
+	fmt.Fprintf(&lines, "  rounds             %d trained, %d counted", a.trained, a.counted)
+	if a.attested > 0 {
+		fmt.Fprintf(&lines, ", %d checked but not counted yet", a.attested)
+	}
+	fmt.Fprintln(&lines)
 	fmt.Fprintf(&lines, "  tokens             %d counted", a.own)
 	if all := a.all * a.sequence; all > 0 {
 		fmt.Fprintf(&lines, ", %.1f %% of the %d of all members in that time", 100*float64(a.own)/float64(all), all)
@@ -145,6 +158,9 @@ func (a *Account) Print(w io.Writer) {
 		fmt.Fprintf(&lines, "  audits             %d, and %d votes as a juror\n", a.audits, a.votes)
 	}
 	fmt.Fprintf(&lines, "  in the model       %s\n", a.inTheModel())
+	if a.ended && a.model.Dir != "" {
+		fmt.Fprintf(&lines, "  to use it          psyche-client generate --model '%s' --prompt 'Once upon a time'\n", a.model.Dir)
+	}
 	if a.onTCP && a.counted > 0 {
 		fmt.Fprintf(&lines, "  to prove it        psyche run receipt LOG --member %s (LOG: psyche run export)\n", a.id)
 	}

@@ -23,6 +23,8 @@ type Rounds struct {
 	losses  map[uint32]float64 // of own results that are not applied yet
 	claimed event.Claimed      // of the newest completed round
 	pace    Pace
+	trial   uint32 // rounds of probation to go
+	tried   bool   // it was on probation, and its end was not logged yet
 }
 
 // NewRounds returns a logger of rounds. metrics returns the values of the board. fields selects one attribute per metric,
@@ -36,6 +38,7 @@ func (r *Rounds) See(e event.Event) {
 	switch body := e.Body.(type) {
 	case event.State:
 		r.total, r.epoch, r.first, r.rounds = body.TotalSteps, body.Epoch, body.EpochStart, body.EpochRounds
+		r.trial, r.tried = body.Probation, r.tried || body.Probation > 0
 		if body.Claimed != nil {
 			r.claimed = *body.Claimed
 		}
@@ -58,7 +61,13 @@ func (r *Rounds) See(e event.Event) {
 
 // attributes returns the log attributes of a round.
 func (r *Rounds) attributes(e event.Applied) []any {
-	said := []any{"step", e.Step, "of", r.total, "epoch", r.epoch, "counted", e.Counted, "lost", len(e.Lost)}
+	said := []any{"step", e.Step, "of", r.total, "epoch", r.epoch, "counted", e.Counted, "lost", len(e.Lost) - e.Attested}
+	if e.Attested > 0 {
+		said = append(said, "not_counted_yet", e.Attested)
+	}
+	if r.trial > 0 {
+		said = append(said, "probation_rounds", r.trial)
+	}
 	if round := r.round(e.Step); round > 0 {
 		said = append(said, "epoch_round", round, "epoch_rounds", r.rounds)
 	}
@@ -100,8 +109,17 @@ func (r *Rounds) line(e event.Applied) string {
 	if speed := r.metrics()["train/tokens_per_sec"]; speed > 0 {
 		parts = append(parts, shortNumber(speed)+" tok/s")
 	}
-	if lost := len(e.Lost); lost > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d results lost", lost, lost+e.Counted))
+	if all, lost := len(e.Lost)+e.Counted, len(e.Lost)-e.Attested; lost > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d results lost", lost, all))
+	}
+	switch {
+	case r.trial > 0:
+		parts = append(parts, fmt.Sprintf("on probation, %d rounds to go: your work is checked but not counted yet", r.trial))
+	case r.tried:
+		r.tried = false
+		parts = append(parts, "probation is over: from now on, your work counts")
+	case e.OwnAttested:
+		parts = append(parts, "your work was checked but not counted, because your optimizer warms up")
 	}
 	if r.total > e.Step {
 		if left := r.pace.Text(r.total - e.Step); left != "" {

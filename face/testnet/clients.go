@@ -109,8 +109,8 @@ type trainedRound struct {
 }
 
 type appliedRound struct {
-	counts, own bool     // any result, and the client's result
-	lost        []string // clients whose results did not count
+	counts, own, attested bool     // any result, and the client's result, which may be attested without counting
+	lost                  []string // clients whose results did not count
 }
 
 // see processes an event of the client.
@@ -126,7 +126,7 @@ func (c *clientRecord) see(e event.Event) {
 	case event.ResultsHeld:
 		c.held = body
 	case event.Applied:
-		applied := appliedRound{counts: body.Counted > 0, own: body.OwnCounted}
+		applied := appliedRound{counts: body.Counted > 0, own: body.OwnCounted, attested: body.OwnAttested}
 		for _, batch := range body.Lost {
 			c.lostBatches[batch.Batch] = true
 			applied.lost = append(applied.lost, batch.Owner)

@@ -78,9 +78,10 @@ type ClientSummary struct {
 	Final          string `json:"final,omitempty"`      // digest of the run's final model, if the client holds it
 	Unrecorded     bool   `json:"unrecorded,omitempty"` // the run recorded no final model, so only the client vouches for its model
 	RoundsTrained  int    `json:"rounds_trained"`
-	RoundsCounted  int    `json:"rounds_counted"` // trained rounds whose results the witnesses counted
-	Tokens         uint64 `json:"tokens"`         // trained on
-	Rejoined       bool   `json:"rejoined"`       // returned after it was killed or lost the model
+	RoundsCounted  int    `json:"rounds_counted"`                   // trained rounds whose results counted
+	RoundsAttested int    `json:"rounds_not_counted_yet,omitempty"` // trained rounds whose results witnesses held, but that did not count yet: on probation, or with an optimizer that warms up
+	Tokens         uint64 `json:"tokens"`                           // trained on
+	Rejoined       bool   `json:"rejoined"`                         // returned after it was killed or lost the model
 	Restarts       int    `json:"restarts"`
 	Desynchronised int    `json:"desynchronised"` // number of times that it lost the model
 
@@ -242,7 +243,7 @@ func (t *tracker) summary() Summary {
 	newest := uint32(0)
 	for _, id := range t.ids {
 		client := t.clients[id]
-		counted, tokens := 0, uint64(0)
+		counted, attested, tokens := 0, 0, uint64(0)
 		for _, round := range client.trained {
 			tokens += uint64(round.tokens)
 		}
@@ -252,6 +253,9 @@ func (t *tracker) summary() Summary {
 			}
 			if applied.own {
 				counted++
+			}
+			if applied.attested {
+				attested++
 			}
 		}
 		maps.Copy(lost, client.lostBatches)
@@ -270,6 +274,7 @@ func (t *tracker) summary() Summary {
 			Unrecorded:     client.final.Unrecorded,
 			RoundsTrained:  len(client.trained),
 			RoundsCounted:  counted,
+			RoundsAttested: attested,
 			Tokens:         tokens,
 			Rejoined:       client.rejoined,
 			Restarts:       client.restarts,
@@ -394,6 +399,9 @@ func (c ClientSummary) print(w io.Writer, name string, cheat, finished bool) {
 		return
 	}
 	line += fmt.Sprintf("digest %s  trained %d rounds, %d counted", c.Digest[:min(16, len(c.Digest))], c.RoundsTrained, c.RoundsCounted)
+	if c.RoundsAttested > 0 {
+		line += fmt.Sprintf(", %d checked but not counted yet", c.RoundsAttested)
+	}
 	if c.Rejoined {
 		line += ", rejoined"
 	}

@@ -116,6 +116,8 @@ func (s seen) role() string {
 		return bad.Render(fmt.Sprintf("ejected until epoch %d", out.Until)) + ": " + printable(out.Reason)
 	case !s.state.IsMember:
 		return "waiting for the next epoch"
+	case s.state.Probation > 0:
+		return fmt.Sprintf("on probation, %d rounds to go: your work is checked but not counted yet", s.state.Probation)
 	case !slices.Contains(s.state.Elected, s.id):
 		return "member"
 	case s.witness.Step == s.state.Step && s.witness.Step > 0:

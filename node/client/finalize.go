@@ -216,8 +216,8 @@ func (n *Node) applied(rs *roundState, o tally.Outcome, kept *auditor.Record, se
 	n.store.Remember(replica.remembered(rs, o))
 	n.auditor.Keep(kept)
 	n.store.Drop(rs.Release(o)...)
-	n.report.credit(rs, o, &n.run)
-	n.report.applied(step, o, rs.isOwn(o), replica.hash, seconds, n.fetcher.Received, rs.Round.Losses())
+	n.report.credit(rs, o, n.run.names())
+	n.report.applied(rs, o, replica.hash, seconds, n.fetcher.Received)
 }
 
 // remembered returns the record of an applied round for members that were away.

@@ -48,11 +48,20 @@ func TestCountedMatchesReceipt(t *testing.T) {
 			t.Errorf("%v; the card is\n%s", err, card)
 		}
 		for n, m := range members {
-			trained, counted := len(all[event.Trained](m)), 0
+			trained, counted, attested, waits := len(all[event.Trained](m)), 0, 0, uint32(0)
 			for _, e := range all[event.Applied](m) {
 				if e.OwnCounted {
 					counted++
 				}
+				if e.OwnAttested {
+					attested++
+				}
+			}
+			for _, e := range all[event.State](m) {
+				waits = max(waits, e.Probation)
+			}
+			if want := map[int]uint32{2: config.ProbationSteps}[n]; waits != want || attested != int(want) {
+				t.Errorf("client %d reports %d rounds of probation, and %d results that did not count yet; want %d", n, waits, attested, want)
 			}
 			if r := books[n].Receipt(); int(r.Rounds) != counted || counted == 0 {
 				t.Errorf("client %d reports %d counted results, its receipt has %d", n, counted, r.Rounds)

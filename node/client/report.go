@@ -56,6 +56,7 @@ func (r *reporter) state(v *view) {
 	}
 	s, now := v.state, event.StateOf(v.state)
 	now.IsMember = v.isMember()
+	now.Probation = s.ProbationLeft(v.myself())
 	if !reflect.DeepEqual(r.seen, now) {
 		r.seen = now
 		r.emit(now)
@@ -109,8 +110,12 @@ func (r *reporter) held(t *tally.Tally) {
 }
 
 // applied reports that a round became part of the model.
-func (r *reporter) applied(step uint32, o tally.Outcome, own bool, replica [32]byte, seconds float64, received uint64, losses coordinator.Claims) {
-	e := event.Applied{Step: step, Counted: len(o.Counted), OwnCounted: own, Replica: hexOf(replica), Seconds: seconds}
+func (r *reporter) applied(rs *roundState, o tally.Outcome, replica [32]byte, seconds float64, received uint64) {
+	step, losses := rs.Round.Step, rs.Round.Losses()
+	e := event.Applied{
+		Step: step, Counted: len(o.Counted), OwnCounted: rs.isOwn(o), Replica: hexOf(replica), Seconds: seconds,
+		Attested: len(o.Kept), OwnAttested: rs.isOwnKept(o),
+	}
 	said := []any{"step", step, "counted", e.Counted, "lost", len(o.Lost), "replica", e.Replica[:16]}
 	if losses.Count > 0 {
 		said = append(said, "claimed_loss", float64(losses.Median)/coordinator.LossUnit, "claims", losses.Count)
@@ -135,9 +140,9 @@ func (r *reporter) applied(step uint32, o tally.Outcome, own bool, replica [32]b
 }
 
 // credit records whose results counted in a round.
-func (r *reporter) credit(rs *roundState, o tally.Outcome, v *view) {
+func (r *reporter) credit(rs *roundState, o tally.Outcome, names map[identity.ID]string) {
 	step := rs.Round.Step
-	round := credits.Round{Step: step, Names: v.names(), Losses: rs.Round.Losses(), Start: v.startOf(step)}
+	round := credits.Round{Step: step, Names: names, Losses: rs.Round.Losses(), Start: rs.start}
 	for _, c := range o.Counted {
 		round.Results = append(round.Results, credits.Result{Owner: rs.Find(c.Batch).Owner, Sequences: c.Batch.Len()})
 	}

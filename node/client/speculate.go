@@ -66,6 +66,11 @@ func (rs *roundState) isOwn(o tally.Outcome) bool {
 	return rs.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == rs.commitment })
 }
 
+// isOwnKept reports whether witnesses hold this client's result, but it does not count yet.
+func (rs *roundState) isOwnKept(o tally.Outcome) bool {
+	return rs.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Kept, func(k tally.Kept) bool { return k.Candidate.Commitment == rs.commitment })
+}
+
 // confirm confirms the speculation about a round that ended as predicted, and returns it once it is
 // part of the model. Until then, later is true, and the caller must call again. If the round ended
 // differently, confirm cancels work based on the speculation, and the trainer undoes it.

@@ -70,6 +70,10 @@ type State struct {
 	Idle      []string `json:"idle,omitempty"`      // members that train nothing in the running round, and therefore have time to audit
 	Uncounted []string `json:"uncounted,omitempty"` // members whose results do not count in the running round: on probation, or with an optimizer that warms up
 
+	// Probation is the number of rounds, with the running round, in which the results of the process do not
+	// count because it is on probation.
+	Probation uint32 `json:"probation,omitempty"`
+
 	Claimed *Claimed `json:"claimed,omitempty"` // of the newest finished round
 
 	EpochStart  uint32 `json:"epoch_start,omitempty"`  // step of the first round of the epoch
@@ -201,8 +205,12 @@ type Applied struct {
 	Counted    int         `json:"counted"`
 	Lost       []LostBatch `json:"lost,omitempty"`
 	OwnCounted bool        `json:"own_counted"`
-	Replica    string      `json:"replica"` // replica hash afterwards, hex
-	Seconds    float64     `json:"seconds"`
+
+	Attested    int  `json:"attested,omitempty"`     // results, also in Lost, that witnesses hold but that do not count yet: of members on probation, or whose optimizer warms up
+	OwnAttested bool `json:"own_attested,omitempty"` // the process's result is one of them
+
+	Replica string  `json:"replica"` // replica hash afterwards, hex
+	Seconds float64 `json:"seconds"`
 }
 
 // Wire contains totals since the process started. It is written after each step.

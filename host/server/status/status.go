@@ -101,6 +101,8 @@ type Client struct {
 	ID    string `json:"id"`
 	State string `json:"state"`
 	Ready bool   `json:"ready"`
+
+	Probation uint32 `json:"probation_rounds,omitempty"` // in which its results are checked, but do not count yet
 }
 
 // Round is the newest round of the epoch.
@@ -253,7 +255,7 @@ func clients(s *coordinator.State, list []coordinator.Client) []Client {
 	}
 	out := []Client{}
 	for i := range list {
-		out = append(out, Client{ID: name(list[i].ID), State: list[i].State.String(), Ready: ready[list[i].ID]})
+		out = append(out, Client{ID: name(list[i].ID), State: list[i].State.String(), Ready: ready[list[i].ID], Probation: s.ProbationLeft(list[i].ID)})
 	}
 	return out
 }
@@ -363,7 +365,11 @@ func (r Run) printAuthority(line printer) {
 
 func (r Run) printClients(line printer) {
 	for i, c := range r.Members {
-		line(title("members", i), "%s %s%s", c.ID, c.State, r.claim(c.ID))
+		probation := ""
+		if c.Probation > 0 {
+			probation = fmt.Sprintf(", on probation, %d rounds to go: its work is checked but not counted yet", c.Probation)
+		}
+		line(title("members", i), "%s %s%s%s", c.ID, c.State, r.claim(c.ID), probation)
 	}
 	for i, c := range r.Exited {
 		line(title("exited", i), "%s %s%s", c.ID, c.State, r.claim(c.ID))
