@@ -19,6 +19,7 @@ type runReceipt struct {
 	File   string `arg:"" name:"file" type:"path" help:"Run log: a file from psyche run export or psyche run archive, or the journal in a server's folder."`
 	Member string `placeholder:"MEMBER" help:"The member: its key in base58, which psyche-client prints as its id; the beginning of the key; or its display name."`
 	Output string `placeholder:"FILE" type:"path" help:"Output file for the receipt. An existing file is never overwritten."`
+	Badge  string `placeholder:"FILE.svg" type:"path" help:"Output file for a picture of the receipt in SVG, which you can share: display name, counted rounds, share, run, and hash of the log. An existing file is never overwritten."`
 	Verify string `placeholder:"FILE" type:"path" help:"Verify this receipt against the log instead of writing a receipt."`
 }
 
@@ -59,7 +60,22 @@ func (c *runReceipt) Run(to console) error {
 		}
 		_, _ = fmt.Fprintf(to.out, "%s: written; to verify it: psyche run receipt LOG --verify %s\n", c.Output, c.Output)
 	}
+	if err := c.draw(r, name, to); err != nil {
+		return err
+	}
 	return printReceipt(to.out, r, name, &log, c.File)
+}
+
+// draw writes the badge of a receipt that the log confirms, if --badge is set.
+func (c *runReceipt) draw(r receipt.Receipt, name string, to console) error {
+	if c.Badge == "" {
+		return nil
+	}
+	if err := writeNew(c.Badge, r.Badge(name)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(to.out, "%s: written; its numbers are from the log, which was verified\n", c.Badge)
+	return err
 }
 
 // count reads the log. It returns the member's receipt at the end of the log, and the receipt at the
@@ -99,6 +115,9 @@ func (c *runReceipt) verify(to console) error {
 	if _, err := fmt.Fprintf(to.out, "%s: valid, up to entry %d of %d in %s; every signature in the log was verified\n", c.Verify, log.first()+r.Entries-1, log.entries, c.File); err != nil {
 		return err
 	}
+	if err := c.draw(r, name, to); err != nil {
+		return err
+	}
 	return printReceipt(to.out, r, name, &log, c.File)
 }
 
@@ -122,7 +141,7 @@ func readReceipt(path string) (r receipt.Receipt, err error) {
 func writeNew(path string, content []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s already exists and is not overwritten: choose another --output", path)
+		return fmt.Errorf("%s already exists and is not overwritten: choose another file", path)
 	}
 	if err != nil {
 		return fmt.Errorf("write a receipt: %w", err)

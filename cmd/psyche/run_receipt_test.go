@@ -101,7 +101,12 @@ func TestRunReceipt(t *testing.T) {
 	}
 	does(exitOK, "to verify it: psyche run receipt", path, "--member", member, "--output", file)
 	does(exitFailed, "existing file", path, "--member", member, "--output", file)
-	does(exitOK, "valid, up to entry", path, "--verify", file)
+	badge := filepath.Join(dir, "mine.svg")
+	does(exitOK, "valid, up to entry", path, "--verify", file, "--badge", badge)
+	if svg, err := os.ReadFile(badge); err != nil || !bytes.HasPrefix(svg, []byte("<svg ")) {
+		t.Errorf("%v, badge %s", err, svg)
+	}
+	does(exitFailed, "existing badge", path, "--member", member, "--badge", badge)
 	does(exitOK, "member          "+dashtest.Key(0).ID().String()+", display name \"Ada\"\nuntil", path, "--member", dashtest.Key(0).ID().String())
 	does(exitOK, "member          "+member+"\nuntil", path, "--member", member)
 	does(exitFailed, "not a member", path, "--member", dashtest.Key(99).ID().String())
