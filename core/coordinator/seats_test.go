@@ -367,3 +367,27 @@ func TestMembersDroppedTwiceAreDrawnLikeNewcomers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestProbationLeft checks that the rounds of probation to go are those in which a newcomer's results do
+// not count, and that there are none while all members are new.
+func TestProbationLeft(t *testing.T) {
+	config := testConfig()
+	config.ProbationSteps, config.TotalSteps = 3, 1000
+	r := newRun(t, config, "a", "b", "c")
+	of := func(name string) uint32 { return r.ProbationLeft(clientID(name)) }
+	r.startTraining()
+	if of("a") != 0 || of("x") != 0 {
+		t.Errorf("in the first epoch, %d and %d rounds to go", of("a"), of("x"))
+	}
+	r.finishEpoch("1")
+	r.join("new")
+	r.startTraining()
+	m, _ := r.Member(clientID("new"))
+	if want := m.ProbationUntil - r.Progress.Step; of("new") != want || want == 0 || of("a") != 0 {
+		t.Errorf("%d and %d rounds to go, want %d and 0", of("new"), of("a"), want)
+	}
+	r.Authority.Permissioned = true
+	if of("new") != 0 {
+		t.Errorf("in a permissioned run, %d rounds to go", of("new"))
+	}
+}

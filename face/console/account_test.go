@@ -90,3 +90,30 @@ func TestAccountForPrograms(t *testing.T) {
 		}
 	}
 }
+
+// TestAccountOfNewcomer checks that the closing message of a newcomer explains the rounds that did not
+// count, and that a client that came after the end learns how to use the model.
+func TestAccountOfNewcomer(t *testing.T) {
+	told := func(bodies ...event.Body) string {
+		a := NewAccount("tiny", identity.ID{5}, true)
+		a.Link = "'psyche://x'"
+		for _, body := range bodies {
+			a.See(event.Event{Time: time.Unix(1, 0), Body: body})
+		}
+		var out strings.Builder
+		a.Print(&out)
+		return out.String()
+	}
+	got := told(
+		event.Trained{Step: 1}, event.Applied{Step: 1, OwnAttested: true}, event.Trained{Step: 2}, event.Applied{Step: 2, OwnCounted: true},
+		event.Checkpoint{Step: 2, Digest: "ab", Dir: "here"}, event.Finished{Digest: "ab"},
+	)
+	for _, want := range []string{"2 trained, 1 counted, 1 checked but not counted yet\n", "psyche-client generate --model 'here' --prompt"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if got := told(event.Finished{}); !strings.Contains(got, "Run tiny is over.") || !strings.Contains(got, "psyche-client serve-model 'psyche://x'\n") {
+		t.Error(got)
+	}
+}

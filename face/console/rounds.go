@@ -114,7 +114,7 @@ func (r *Rounds) line(e event.Applied) string {
 	}
 	switch {
 	case r.trial > 0:
-		parts = append(parts, fmt.Sprintf("on probation, %d rounds to go: your work is checked but not counted yet", r.trial))
+		parts = append(parts, event.OnProbation(r.trial, "your"))
 	case r.tried:
 		r.tried = false
 		parts = append(parts, "probation is over: from now on, your work counts")

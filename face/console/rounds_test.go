@@ -76,3 +76,35 @@ func TestShortNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundsOnProbation checks that a newcomer reads why its work does not count, and when it will.
+func TestRoundsOnProbation(t *testing.T) {
+	var log bytes.Buffer
+	line := NewRounds(slog.New(slog.NewTextHandler(&log, nil)), func() map[string]float64 { return nil }, false)
+	round := func(step, left uint32, e event.Applied) string {
+		log.Reset()
+		line.See(event.Event{Body: event.State{RunState: "RoundTrain", Step: step, TotalSteps: 9, Probation: left}})
+		e.Step, e.Counted, e.Lost = step, 1, make([]event.LostBatch, 1)
+		line.See(event.Event{Body: e})
+		return log.String()
+	}
+	for _, test := range []struct {
+		step, left uint32
+		applied    event.Applied
+		want       string
+	}{
+		{1, 2, event.Applied{Attested: 1, OwnAttested: true}, "epoch 0, on probation, 2 rounds to go: your work is checked but not counted yet\""},
+		{2, 1, event.Applied{}, "epoch 0, 1 of 2 results lost, on probation, 1 round to go: your work is checked but not counted yet\""},
+		{3, 0, event.Applied{Attested: 1, OwnAttested: true}, "epoch 0, probation is over: from now on, your work counts\""},
+		{4, 0, event.Applied{Attested: 1, OwnAttested: true}, "epoch 0, your work was checked but not counted, because your optimizer warms up\""},
+		{5, 0, event.Applied{}, "epoch 0, 1 of 2 results lost\""},
+	} {
+		if got := round(test.step, test.left, test.applied); !strings.Contains(got, test.want) {
+			t.Errorf("step %d: %s\nwant %s", test.step, got, test.want)
+		}
+	}
+	line.fields = true
+	if got := round(6, 4, event.Applied{Attested: 1}); !strings.Contains(got, "lost=0 not_counted_yet=1 probation_rounds=4") {
+		t.Error(got)
+	}
+}

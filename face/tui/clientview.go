@@ -117,7 +117,7 @@ func (s seen) role() string {
 	case !s.state.IsMember:
 		return "waiting for the next epoch"
 	case s.state.Probation > 0:
-		return fmt.Sprintf("on probation, %d rounds to go: your work is checked but not counted yet", s.state.Probation)
+		return event.OnProbation(s.state.Probation, "your")
 	case !slices.Contains(s.state.Elected, s.id):
 		return "member"
 	case s.witness.Step == s.state.Step && s.witness.Step > 0:

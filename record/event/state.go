@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/hex"
+	"fmt"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -64,4 +65,14 @@ func (s *State) addRound(round *coordinator.Round, c coordinator.Config) {
 	s.Witnesses, s.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
 	s.BatchSize, s.DataIndex = round.BatchSize, round.DataIndex
 	s.Batches = assign.BatchCount(len(round.Members), int(c.VerificationPercent), round.BatchSize)
+}
+
+// OnProbation describes the probation of a member whose results do not count for a number of rounds.
+// whose is "your" or "its".
+func OnProbation(rounds uint32, whose string) string {
+	noun := "rounds"
+	if rounds == 1 {
+		noun = "round"
+	}
+	return fmt.Sprintf("on probation, %d %s to go: %s work is checked but not counted yet", rounds, noun, whose)
 }

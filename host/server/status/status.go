@@ -367,7 +367,7 @@ func (r Run) printClients(line printer) {
 	for i, c := range r.Members {
 		probation := ""
 		if c.Probation > 0 {
-			probation = fmt.Sprintf(", on probation, %d rounds to go: its work is checked but not counted yet", c.Probation)
+			probation = ", " + event.OnProbation(c.Probation, "its")
 		}
 		line(title("members", i), "%s %s%s%s", c.ID, c.State, r.claim(c.ID), probation)
 	}
