@@ -16,6 +16,7 @@ import (
 type progress struct {
 	out   io.Writer
 	since time.Time // earlier events are not printed
+	link  string    // of the run, for a shell
 	total uint32    // rounds of the run
 
 	phase   string // newest phase
@@ -108,7 +109,7 @@ func (p *progress) end() {
 		return
 	}
 	p.printf("the run is finished; the model is %s", p.saved)
-	_, _ = fmt.Fprintf(p.out, "\nTry it:\n\n    psyche-client generate --model %s --prompt 'The '\n\nThe page stays until Ctrl-C.\n", forShell(p.saved))
+	_, _ = fmt.Fprintf(p.out, "\nTry it:\n\n    psyche-client generate --model %s --prompt 'The '\n\nUntil Ctrl-C, the page stays, and friends can use the model:\n\n    psyche-client generate %s --prompt 'The '\n", forShell(p.saved), p.link)
 }
 
 // forShell quotes a text as one word for a shell.

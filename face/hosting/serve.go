@@ -249,7 +249,9 @@ const (
 func (h *host) takePart(ctx context.Context, link invite.Link, begun bool) error {
 	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan struct{})
-	seen := &progress{out: h.Out, since: time.Now()}
+	public := link
+	public.Host = h.Host
+	seen := &progress{out: h.Out, since: time.Now(), link: public.ForShell()}
 	go func() { defer close(followed); seen.follow(follow, h.path("client", "events.jsonl")) }()
 	defer func() { stop(); <-followed; seen.end() }()
 	for wait := restartPause; ; {
