@@ -32,18 +32,18 @@ type generateCommand struct {
 
 // Help returns the text below the command's summary in --help.
 func (c *generateCommand) Help() string {
-	return `With the invite link of a run, uses the newest model that the run recorded, and verifies its digest. The
-model comes from your checkpoint folder, from the run's server if that server offers it, or from the
-locations of members' uploads, and stays in psyche/recorded in your cache.
-
-Prints the prompt and continues it token by token, until the model ends the text (eos_token_id
+	return `Prints the prompt and continues it token by token, until the model ends the text (eos_token_id
 of generation_config.json, or of config.json) or --max-tokens are generated. When a text exceeds
 the model's longest sequence, generation continues from the newer half of the model's context.
 
 With --chat, the template in chat_template.jinja or tokenizer_config.json formats the prompt as
 a user message, up to the start of the model's answer. If the template uses an unsupported
 feature, the command fails and names it. It also fails if the prompt contains control tokens of
-the model, because they would end the message.`
+the model, because they would end the message.
+
+With the invite link of a run, uses the newest model that the run recorded, and verifies its digest. The
+model comes from your checkpoint folder, from the run's server if that server offers it, or from the
+locations of members' uploads, and stays in psyche/recorded in your cache.`
 }
 
 // Run prints the prompt and its continuation.

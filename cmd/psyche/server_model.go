@@ -81,8 +81,8 @@ func (r *recordedModels) model(ctx context.Context, runID string, digest [32]byt
 	return archive
 }
 
-// find returns the folder whose facts name the run and the digest, or an empty string. Whoever downloads
-// the model compares its digest.
+// find returns the folder whose facts name the run and the digest, or an empty string. Clients
+// compare the digest of their download.
 func (r *recordedModels) find(runID string, digest [32]byte) string {
 	for _, pattern := range r.patterns {
 		dirs, _ := filepath.Glob(filepath.Join(pattern, "*-step*")) // handOut checked the pattern

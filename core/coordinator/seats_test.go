@@ -368,8 +368,8 @@ func TestMembersDroppedTwiceAreDrawnLikeNewcomers(t *testing.T) {
 	}
 }
 
-// TestProbationLeft checks that the rounds of probation to go are those in which a newcomer's results do
-// not count, and that there are none while all members are new.
+// TestProbationLeft checks the number of rounds in which a newcomer's results do not count. It is 0 while
+// all members are new.
 func TestProbationLeft(t *testing.T) {
 	config := testConfig()
 	config.ProbationSteps, config.TotalSteps = 3, 1000

@@ -120,7 +120,7 @@ func (r *Recorded) fromServer(ctx context.Context, digest [32]byte, to string) e
 // run began with. before is the error of the server.
 func (r *Recorded) fromPlaces(ctx context.Context, c coordinator.Checkpoint, places []coordinator.Place, to string, before error) error {
 	why := fmt.Errorf("%w: the server: %w", ErrNowhere, before)
-	key, err := identity.Generate(rand.Reader) // its downloads have a folder of their own
+	key, err := identity.Generate(rand.Reader) // a new key, so that no other process uses the folder of the downloads
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (r *Recorded) fromPlaces(ctx context.Context, c coordinator.Checkpoint, pla
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }() // what remains is in the user's cache
+	defer func() { _ = source.Close() }() // a failure leaves files in the user's cache
 	if c.Origin == coordinator.CheckpointHub {
 		places = append(places[:len(places):len(places)], coordinator.Place{})
 	}
