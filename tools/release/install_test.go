@@ -265,6 +265,46 @@ func TestInstallWithoutTools(t *testing.T) {
 	}
 }
 
+// TestSignatureWithOpenSSL verifies signatures without minisign.
+func TestSignatureWithOpenSSL(t *testing.T) {
+	requireOpenSSL(t)
+	bin := fewTools(t, []string{"minisign"}, nil)
+	for name, c := range map[string]struct {
+		change func(*testing.T, *site)
+		says   string
+	}{
+		"valid":       {func(*testing.T, *site) {}, "The signature of SHA256SUMS is valid."},
+		"another key": {func(t *testing.T, s *site) { s.seal(t, "0.1.0", newSigner(t)) }, "signature of SHA256SUMS is wrong"},
+		"checksums": {func(t *testing.T, s *site) {
+			file, err := os.OpenFile(s.file("0.1.0", sumsName), os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := file.WriteString("\n"); err != nil {
+				t.Fatal(err)
+			}
+			if err := file.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}, "signature of SHA256SUMS is wrong"},
+		"half": {func(t *testing.T, s *site) { halve(t, s.file("0.1.0", signatureName)) }, "signature of SHA256SUMS is wrong"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.publish(t, "0.1.0")
+			c.change(t, s)
+			h := home(t.TempDir())
+			out, err := h.shell(t, "PATH="+bin+" sh "+s.file("0.1.0", installerName)+" --only psyche --require-signature", nil)
+			if (err == nil) != (name == "valid") || !strings.Contains(out, c.says) {
+				t.Errorf("%v, want %q in:\n%s", err, c.says, out)
+			}
+			if err != nil {
+				h.empty(t)
+			}
+		})
+	}
+}
+
 // TestInstallOldSystem checks the version of the C library.
 func TestInstallOldSystem(t *testing.T) {
 	s := newSite(t)
