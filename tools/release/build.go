@@ -223,7 +223,7 @@ func (b *builder) debs(ctx context.Context) error {
 		return nil
 	}
 	version := strings.Replace(b.version, "-", "~", 1)
-	_, err := output(ctx, b.root, []string{"VERSION=" + version, "GOFLAGS=-buildvcs=false", "COMMIT=" + b.commit, "TAG=" + b.tag},
+	_, err := output(ctx, b.root, []string{"VERSION=" + version, "GOFLAGS=-buildvcs=false -tags=netgo,osusergo", "COMMIT=" + b.commit, "TAG=" + b.tag},
 		filepath.Join(b.root, "packaging", "deb", "build.sh"), b.options.out)
 	return err
 }
