@@ -60,8 +60,9 @@ func TestCountedMatchesReceipt(t *testing.T) {
 			for _, e := range all[event.State](m) {
 				waits = max(waits, e.Probation)
 			}
-			if want := map[int]uint32{2: config.ProbationSteps}[n]; waits != want || attested != int(want) {
-				t.Errorf("client %d reports %d rounds of probation, and %d results that did not count yet; want %d", n, waits, attested, want)
+			late := n == 2 // it may miss a part of its probation
+			if late != (waits > 0) || late != (attested > 0) || max(waits, uint32(attested)) > config.ProbationSteps || counted+attested > trained {
+				t.Errorf("client %d reports up to %d rounds of probation, and of %d results %d counted and %d that did not count yet", n, waits, trained, counted, attested)
 			}
 			if r := books[n].Receipt(); int(r.Rounds) != counted || counted == 0 {
 				t.Errorf("client %d reports %d counted results, its receipt has %d", n, counted, r.Rounds)
