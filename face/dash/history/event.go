@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	encodinghex "encoding/hex"
+	"slices"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/wire"
@@ -75,6 +76,21 @@ func (h *History) note(e Entry, n Event, s *coordinator.State) {
 		h.Events = keepNewest(h.Events, MaxEvents-MaxEvents/8)
 	}
 	h.Events = append(h.Events, n)
+}
+
+// Marks returns the newest ejections, drops and pauses from a step on, oldest first and at most n.
+func (h *History) Marks(from uint32, n int) []Event {
+	marks := []Event{}
+	for i := len(h.Events) - 1; i >= 0 && len(marks) < n; i-- {
+		switch e := &h.Events[i]; e.Kind {
+		case eventEjected, eventDropped, eventPaused:
+			if e.Step >= from {
+				marks = append(marks, *e)
+			}
+		}
+	}
+	slices.Reverse(marks)
+	return marks
 }
 
 // act processes an accepted action.

@@ -143,6 +143,24 @@ func goesOn(t *testing.T, o dashtest.Options) {
 	}
 }
 
+// TestMarks checks that the marks are the ejections, drops and pauses, from a step on.
+func TestMarks(t *testing.T) {
+	h, _ := told(t, troubled)
+	kinds := map[string]int{}
+	for _, e := range h.Marks(0, 100) {
+		kinds[e.Kind]++
+	}
+	if kinds["ejected"] != 1 || kinds["dropped"] < 1 || len(kinds) != 2 {
+		t.Errorf("marks %v, want one ejection and drops", kinds)
+	}
+	if got := h.Marks(5, 100); len(got) != 1 || got[0].Kind != "ejected" || got[0].Step != 5 {
+		t.Errorf("from step 5: %+v", got)
+	}
+	if got := h.Marks(0, 1); len(got) != 1 || got[0].Kind != "ejected" {
+		t.Errorf("the newest: %+v", got)
+	}
+}
+
 // TestMerging checks that any number of rounds gives few stretches, which follow one another and
 // keep the sums.
 func TestMerging(t *testing.T) {

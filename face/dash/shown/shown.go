@@ -18,6 +18,7 @@ const (
 	maxPoints = 600 // of a curve
 	maxEvents = 200 // events at a time
 	maxTrials = 100 // closed trials
+	maxMarks  = 100 // events that charts mark
 )
 
 // Run describes a run, as computed from its log.
@@ -78,6 +79,7 @@ type History struct {
 	Phases      []history.Phase      `json:"phases"`
 	Members     []history.Member     `json:"members"`
 	Events      []history.Event      `json:"events"` // newest first
+	Marks       []history.Event      `json:"marks"`  // ejections, drops and pauses, oldest first
 	More        int                  `json:"more"`   // number of older events
 	Forgotten   uint64               `json:"forgotten"`
 	Checkpoints []history.Checkpoint `json:"checkpoints"` // newest first
@@ -108,6 +110,7 @@ func of(h *history.History, from uint32) *History {
 	}
 	slices.SortFunc(shown.Members, func(a, b history.Member) int { return strings.Compare(a.ID, b.ID) })
 	shown.Events = newest(h.Events, len(h.Events))
+	shown.Marks = h.Marks(from, maxMarks)
 	slices.Reverse(shown.Checkpoints)
 	slices.Reverse(shown.Trials)
 	return shown
