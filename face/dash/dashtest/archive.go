@@ -27,7 +27,7 @@ func chainGenesis(o Options) (coordinator.Genesis, error) {
 	main := id(-1)
 	run, err := transaction.Program(programOfRuns).RunAddress(transaction.PublicKey(main), o.RunID)
 	return coordinator.Genesis{
-		RunID: o.RunID, Host: coordinator.ClientID(run), MainAuthority: main, JoinAuthority: main, Config: configOf(o), Model: modelOf(),
+		RunID: o.RunID, Host: coordinator.ClientID(run), MainAuthority: main, JoinAuthority: main, Config: configOf(o), Model: modelOf(o),
 	}, err
 }
 

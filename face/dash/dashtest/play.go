@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 
 	"github.com/psyche-go/psyche/base/hashchain"
 	"github.com/psyche-go/psyche/base/identity"
@@ -21,7 +22,8 @@ import (
 // Options configure a run.
 type Options struct {
 	RunID          string
-	Name           string // display name of the first member
+	Title          string // name of the run for people
+	Name           string // display names of the first members, separated by commas
 	Members        int
 	Rounds         int // the run is finished after them
 	RoundsPerEpoch int
@@ -53,6 +55,9 @@ type Options struct {
 	Probation int
 	// Hung disables the votes of jurors.
 	Hung bool
+	// Waits is the number of members that join before the log ends. Zero means that all join, and the run is played to
+	// its end.
+	Waits int
 
 	chain bool // the run is on a chain and needs no openings of draws
 }
@@ -92,7 +97,7 @@ func Begin(o Options) (coordinator.State, error) {
 		}
 		return genesis.State()
 	}
-	state, err := coordinator.New(o.RunID, id(-1), configOf(o), modelOf())
+	state, err := coordinator.New(o.RunID, id(-1), configOf(o), modelOf(o))
 	state.DrawCommitment = draws(o).Commitment()
 	return state, err
 }
@@ -106,9 +111,9 @@ func configOf(o Options) coordinator.Config {
 	}
 }
 
-func modelOf() coordinator.Model {
+func modelOf(o Options) coordinator.Model {
 	definition, err := config.EncodeModel(config.Model{
-		Architecture: config.HfLlama, DataType: config.Pretraining, MaxSeqLen: 2048,
+		Name: o.Title, Architecture: config.HfLlama, DataType: config.Pretraining, MaxSeqLen: 2048,
 		DataLocations: []config.DataLocation{{WeightedHTTP: &config.WeightedHTTPData{URL: "https://data.example/"}}},
 		Checkpoint:    config.Checkpoint{Hub: &config.HubRepo{RepoID: "example/tiny-llama", Revision: "main"}},
 		LRSchedule:    config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 4e-4, WarmupSteps: 10}},
@@ -139,13 +144,17 @@ func Play(o Options, visit Visit) error {
 	if err := p.see(history.Entry{}); err != nil {
 		return err
 	}
+	names := strings.Split(o.Name, ",")
 	for member := range o.Members {
 		join := coordinator.Join{}
-		if member == 0 {
-			join.Name = o.Name
+		if member < len(names) {
+			join.Name = names[member]
 		}
 		if o.Late > 0 && member == o.Late {
 			continue
+		}
+		if o.Waits > 0 && member == o.Waits {
+			return nil
 		}
 		if err := p.act(member, join); err != nil {
 			return err
