@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // kinds maps the extensions of the page's files to their content types.
 var kinds = map[string]string{
-	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".png": "image/png", ".svg": "image/svg+xml",
 	".json": "application/json",
 }
 
@@ -29,16 +30,21 @@ func newFile(name string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+	return packed(kinds[path.Ext(name)], content)
+}
+
+// packed compresses a file.
+func packed(kind, content string) (*file, error) {
 	var packed bytes.Buffer
 	to, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
 	if err != nil {
 		return nil, err
 	}
-	_, err = to.Write([]byte(content))
+	_, err = io.WriteString(to, content)
 	if err = errors.Join(err, to.Close()); err != nil {
 		return nil, err
 	}
-	return &file{kind: kinds[path.Ext(name)], etag: fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(content))), plain: []byte(content), packed: packed.Bytes()}, nil
+	return &file{kind: kind, etag: fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(content))), plain: []byte(content), packed: packed.Bytes()}, nil
 }
 
 // ServeHTTP implements http.Handler. It sends no content to a browser that already has the file.

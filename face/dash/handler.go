@@ -20,6 +20,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/history"
 	"github.com/psyche-go/psyche/face/dash/shown"
 	"github.com/psyche-go/psyche/net/admission"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 //go:embed assets
@@ -71,8 +72,9 @@ func New(runs func() []Run, verifier *Verifier) *Page {
 	p.mux.HandleFunc("GET /api/log", p.serveLog)
 	p.mux.HandleFunc("GET /api/qr", p.serveQR)
 	p.mux.Handle("GET /api/openapi.json", served("openapi.json"))
-	p.mux.Handle("GET /{$}", served("index.html"))
-	for _, name := range append(slices.Clone(modules), "colours.css", "style.css", "icon.svg") {
+	p.mux.HandleFunc("GET /{$}", p.serveIndex)
+	p.mux.HandleFunc("GET /icon.svg", serveIcon)
+	for _, name := range append(slices.Clone(modules), "colours.css", "style.css", "card.png") {
 		p.mux.Handle("GET /"+name, served(name))
 	}
 	if verifier != nil {
@@ -119,6 +121,7 @@ type shownRuns struct {
 type listed struct {
 	Key     string `json:"key"`
 	RunID   string `json:"run_id"`
+	Name    string `json:"name,omitempty"` // display name, set by the main authority
 	Source  string `json:"source"`
 	State   string `json:"run_state"`
 	Closed  bool   `json:"closed"`
@@ -138,6 +141,7 @@ func (p *Page) serveRuns(w http.ResponseWriter, r *http.Request) {
 			l := listed{Key: run.Key, RunID: run.Key, Source: run.Source, State: "unknown", Problem: view.Problem}
 			if state != nil {
 				l.RunID, l.State, l.Closed, l.Epoch, l.Step, l.Total = state.RunID, state.RunState.String(), state.Closed, state.Progress.Epoch, state.Progress.Step, state.Config.TotalSteps
+				l.Name, _ = config.NameOf(state.Model.Definition)
 				l.Waiting = len(state.Pending)
 				if run.Log != nil {
 					run.Log.History(func(h *history.History) {

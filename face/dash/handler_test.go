@@ -147,7 +147,7 @@ func TestAnswers(t *testing.T) {
 	web := page(t, dashtest.Options{RunID: hostile, Name: hostileMember, Members: 4, Rounds: 8, RoundsPerEpoch: 4}, dashtest.Options{RunID: "plain", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
 	key := url.QueryEscape(hostile)
 	for path, want := range map[string]int{
-		"/": 200, "/app.js": 200, "/charts.js": 200, "/learning.js": 200, "/parts.js": 200, "/trust.js": 200, "/colours.css": 200, "/style.css": 200, "/icon.svg": 200, "/api/runs": 200,
+		"/": 200, "/app.js": 200, "/charts.js": 200, "/learning.js": 200, "/parts.js": 200, "/trust.js": 200, "/colours.css": 200, "/style.css": 200, "/icon.svg": 200, "/icon.svg?tone=good": 200, "/icon.svg?tone=x": 400, "/card.png": 200, "/api/runs": 200,
 		"/api/run?run=plain": 200, "/api/run?run=" + key: 200, "/api/run?run=plain&last=100": 200, "/api/log?run=plain&before=3": 200,
 		"/api/log?run=plain&before=4000000000": 200,
 		"/api/run?run=none":                    404, "/api/run": 404, "/api/log": 404, "/assets/": 404, "/../handler.go": 404, "/app.css": 404,
