@@ -35,6 +35,10 @@ func TestCharts(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
 		b.zooms(t)
 	})
+	t.Run("one cursor", func(t *testing.T) {
+		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+		b.sharesCursor(t)
+	})
 	t.Run("hostile numbers", func(t *testing.T) {
 		got := b.text(t, `import("./charts.js").then(({ ticks }) => [[0, 10], [1e17, 1e17 + 16], [-1e308, 1e308], [NaN, 1]].map(([a, b]) => ticks(a, b, 4).length).join(" "))`)
 		if got != "3 9 0 1" {
@@ -43,8 +47,8 @@ func TestCharts(t *testing.T) {
 	})
 	t.Run("claims that agree", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
-		got := b.text(t, `import("./learning.js").then(({ learning }) => { const rounds = [1, 2, 3].map((s) => ({ s, n: 1, t: s, w: [], k: 1, a: 1, x: 2000, ...(s === 2 ? {} : { y: 5, z: 7 }) }));
-		  return [...learning({ status: null, history: { rounds, tokens: 3, began: 0 } }).querySelectorAll("svg.chart path")].filter((p) => p.getAttribute("d").includes("NaN")).length; })`)
+		got := b.text(t, `import("./learning.js").then(({ lossChart }) => { const rounds = [1, 2, 3].map((s) => ({ s, n: 1, t: s, w: [], k: 1, a: 1, x: 2000, ...(s === 2 ? {} : { y: 5, z: 7 }) }));
+		  return [...lossChart({ status: null, history: { rounds, tokens: 3, began: 0, marks: [] } }, false, null).querySelectorAll("svg.chart path")].filter((p) => p.getAttribute("d").includes("NaN")).length; })`)
 		if got != "0" {
 			t.Errorf("%s curves contain NaN if all witnesses claim the same", got)
 		}
@@ -81,7 +85,7 @@ func (b *browser) savesPicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if size := image.Bounds(); size.Dx() != 1280 || size.Dy() < 440 {
+	if size := image.Bounds(); size.Dx() != 1640 || size.Dy() < 440 {
 		t.Errorf("it has %v pixels", size)
 	}
 	found := make(map[[3]uint32]int)
@@ -91,7 +95,7 @@ func (b *browser) savesPicture(t *testing.T) {
 			found[[3]uint32{r >> 8, g >> 8, b >> 8}]++
 		}
 	}
-	for subject, colour := range map[string][3]uint32{"paper": {0xff, 0xff, 0xff}, "median": {0x1a, 0x5f, 0xc4}, "spread": {0xa3, 0x42, 0x0b}, "grid": {0xcf, 0xd5, 0xde}, "text": {0x16, 0x19, 0x1f}} {
+	for subject, colour := range map[string][3]uint32{"paper": {0xff, 0xff, 0xff}, "median": {0x2a, 0x5b, 0xd7}, "spread": {0xd9, 0xe1, 0xf8}, "ejection": {0xb0, 0x24, 0x1c}, "grid": {0xdf, 0xe3, 0xea}, "text": {0x17, 0x1b, 0x24}} {
 		if found[colour] < 20 {
 			t.Errorf("%d pixels have the colour of the %s", found[colour], subject)
 		}
@@ -100,6 +104,25 @@ func (b *browser) savesPicture(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(*pictures, name), raw, 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// sharesCursor reads a value of the loss, and checks that the other charts show the same round.
+func (b *browser) sharesCursor(t *testing.T) {
+	b.unfold(t)
+	b.do(t, chromedp.Focus(chromedp.CSS(`[data-chart="Loss"] svg`)), chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight))
+	if got := b.text(t, `document.querySelector('[data-chart="Loss"] .tip:not([hidden])').innerText.replace(/\n/g, ", ")`); !strings.HasPrefix(got, "Step 5, median claim 4.9") || !strings.Contains(got, "spread 4.9") || !strings.Contains(got, "ejection of ") {
+		t.Errorf("the tooltip at the cursor is %q", got)
+	}
+	if got := b.text(t, `[...document.querySelectorAll("figure[data-chart] .readout")].filter((r) => !r.textContent.startsWith("Step 5:")).map((r) => r.textContent).join("; ")`); got != "" {
+		t.Errorf("other charts read %q", got)
+	}
+	if got := b.text(t, `document.querySelectorAll(".tip:not([hidden])").length`); got != "1" {
+		t.Errorf("%s charts show a tooltip", got)
+	}
+	b.do(t, chromedp.KeyEvent(kb.Escape))
+	if got := b.text(t, `document.querySelectorAll('.tip:not([hidden]), .cursor[visibility="visible"]').length`); got != "0" {
+		t.Errorf("after Escape there are %s cursors", got)
 	}
 }
 
@@ -199,10 +222,11 @@ func (b *browser) overlays(t *testing.T, address string) {
 	}
 	b.show(t, address, shownRun.RunID, "light", 1280, 900)
 	alone := b.label(t)
+	b.text(t, `document.querySelector("#chart-options").open = true`)
 	b.text(t, `window.said = [], new MutationObserver(() => { const busy = document.querySelector("#other-busy"); if (busy) said.push(busy.textContent); }).observe(document.body, { subtree: true, childList: true, characterData: true }), ""`)
 	b.choose(t, "second.log", log)
 	legend := `[...document.querySelectorAll("` + lossChart + ` .legend li")].map((l) => l.textContent).join(", ")`
-	if got := b.text(t, legend); got != "median claim, median + spread, median − spread, second" {
+	if got := b.text(t, legend); got != "median claim, second, spread, ejection, drop" {
 		t.Errorf("the loss is of %q", got)
 	}
 	if got := b.text(t, `said.join("; ")`); !strings.Contains(got, "Verifying second.log: ") || !strings.Contains(got, " %") {
@@ -236,13 +260,13 @@ func (b *browser) overlays(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	b.choose(t, "second.html", []byte(page.String()))
-	if got := b.text(t, legend); !strings.HasSuffix(got, ", second") {
+	if got := b.text(t, legend); !strings.Contains(got, ", second, ") {
 		t.Errorf("of a saved page: %q", got)
 	}
 	log[len(log)/2] ^= 1
 	for name, content := range map[string][]byte{"forged": log, "page": []byte("<!doctype html>"), "empty": nil, "text": []byte("hello")} {
 		b.choose(t, name, content)
-		if got := b.text(t, `document.querySelector("#h-curves").closest("section").querySelector("[role=alert]").textContent`); !strings.HasPrefix(got, name+" cannot be compared with this run: ") || !strings.HasSuffix(got, "psyche run archive.") {
+		if got := b.text(t, `document.querySelector("#chart-options [role=alert]").textContent`); !strings.HasPrefix(got, name+" cannot be compared with this run: ") || !strings.HasSuffix(got, "psyche run archive.") {
 			t.Errorf("%s: it reports %q", name, got)
 		}
 	}

@@ -31,10 +31,7 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-var (
-	pictures = flag.String("dash.pictures", "", "folder for screenshots")
-	ofFolder = flag.String("dash.of", "", "folder of runs, such as a testnet's, of whose newest run TestPictures takes screenshots")
-)
+var pictures = flag.String("dash.pictures", "", "folder for screenshots")
 
 // axeVariable names the file axe.min.js of axe-core, which finds accessibility problems.
 const axeVariable = "PSYCHE_TEST_AXE"
@@ -139,6 +136,13 @@ func (b *browser) show(t *testing.T, address, run, theme string, width, height i
 		chromedp.Navigate(address+"/#run="+url.QueryEscape(run)), chromedp.WaitVisible(chromedp.CSS("#title")))
 }
 
+// unfold opens the technical details, unless they are open.
+func (b *browser) unfold(t *testing.T) {
+	t.Helper()
+	b.text(t, `document.querySelector("#details").open = true`)
+	b.do(t, chromedp.WaitVisible(chromedp.CSS("#h-configuration")))
+}
+
 var shownRun = dashtest.Options{RunID: "tiny-llama", Members: 12, Rounds: 60, RoundsPerEpoch: 12, Silent: 4, Hang: 7, Eject: 5, Wrong: 3, Boast: 2}
 
 // courtRun has audits: a jury ejects a cheat, and a different jury ejects a slanderer.
@@ -171,7 +175,8 @@ func TestBrowser(t *testing.T) {
 	})
 	t.Run("everything is shown", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
-		for _, heading := range []string{"Learning", "Time", "Curves", "Members", "Events", "Checkpoints", "Take part", "Configuration"} {
+		b.unfold(t)
+		for _, heading := range []string{"Final loss", "Evidence", "Members", "Events", "Checkpoints", "Use the model", "Technical details", "Time", "Curves", "Claims", "Configuration"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
 				t.Errorf("section %s is missing", heading)
 			}
@@ -200,14 +205,15 @@ func TestBrowser(t *testing.T) {
 	})
 	t.Run("claims", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
-		if got := b.text(t, `document.querySelector(".tiles div").textContent`); !strings.HasPrefix(got, "Loss, claimed2.7") || !strings.Contains(got, "± 0.00") {
-			t.Errorf("the first metric is %q", got)
+		b.unfold(t)
+		if got := b.text(t, `document.querySelector("#loss").textContent`); !strings.HasPrefix(got, "2.7") || !strings.Contains(got, "± 0.00") {
+			t.Errorf("the loss is %q", got)
 		}
 		if got := b.text(t, `document.querySelector('[data-chart="Loss"] .readout').textContent`); !strings.Contains(got, "median claim 2.7") {
 			t.Errorf("the chart of the loss reads %q", got)
 		}
 		boasts := dashtest.Key(shownRun.Boast).ID().String()
-		if got := b.text(t, `document.querySelector("#h-learning").closest("section").querySelector(":scope > p .key").title`); got != boasts {
+		if got := b.text(t, `document.querySelector("#h-claims").closest("section").querySelector(":scope > p .key").title`); got != boasts {
 			t.Errorf("far from the median: %q, want %s", got, boasts)
 		}
 	})
@@ -227,6 +233,7 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("after two presses the theme is %s", got)
 		}
 		b.do(t, chromedp.KeyEvent(kb.Enter))
+		b.unfold(t)
 		b.do(t, chromedp.Focus(chromedp.CSS(`[data-chart="Tokens per second"] svg`)), chromedp.KeyEvent(kb.Home))
 		if got := b.text(t, `document.querySelector('[data-chart="Tokens per second"] .readout').textContent`); !strings.HasPrefix(got, "Step 1:") {
 			t.Errorf("Home on a chart reads %q", got)
@@ -280,6 +287,7 @@ func (b *browser) trials(t *testing.T, address string) {
 		t.Errorf("ejected members in the table: %q", got)
 	}
 	b.do(t, chromedp.Click(chromedp.CSS("#find-ejected")))
+	b.unfold(t)
 	past := b.text(t, `document.querySelector("#s-past-trials").textContent`)
 	for _, want := range []string{"guilty: " + cheat[:8] + "… is ejected (entry ", "innocent: " + dashtest.Key(courtRun.Slander).ID().String()[:8] + "… is ejected", "wrong result"} {
 		if !strings.Contains(past, want) {
@@ -299,9 +307,8 @@ func (b *browser) trials(t *testing.T, address string) {
 	if *pictures == "" {
 		return
 	}
-	b.show(t, address, courtRun.RunID, "light", 1560, 1180)
-	b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Ejected"]`)), chromedp.KeyEvent(kb.Enter))
-	b.text(t, `document.activeElement.blur(), document.querySelector("#s-members").scrollLeft = 0, document.querySelector("#h-members").closest("section").scrollIntoView(), ""`)
+	b.show(t, address, courtRun.RunID, "light", 1440, 900)
+	b.text(t, `document.querySelector("#h-evidence").closest("section").scrollIntoView(), ""`)
 	b.window(t, "dashboard-trials")
 }
 
@@ -335,10 +342,10 @@ func (b *browser) progress(t *testing.T) {
 	defer web.Close()
 	defer b.do(t, chromedp.Navigate("about:blank")) // a page without its server complains
 	b.show(t, web.URL, g.Runs()[0].Key, "light", 1440, 900)
-	if got := b.text(t, `document.querySelector("#title").closest("section").textContent`); !strings.Contains(got, ", silent") || !strings.Contains(got, "The log has no new entries since 2025-10-09") || strings.Contains(got, "Time left") {
+	if got := b.text(t, `document.querySelector("#title").closest("section").textContent`); !strings.Contains(got, "Dead: the host last answered ") || !strings.Contains(got, "No entry since 2025-10-09") || strings.Contains(got, "Ends about") {
 		t.Errorf("for a log without new entries the page shows %q", got)
 	}
-	for subject, below := range map[string]string{"the loss": `.tiles dd`, "the alarm": `[role="alert"]`} {
+	for subject, below := range map[string]string{"the loss": `#loss`, "the alarm": `[role="alert"]`} {
 		if got := b.text(t, `document.querySelector('`+below+`').getBoundingClientRect().bottom < innerHeight`); got != "true" {
 			t.Errorf("%s is not on the first screen", subject)
 		}
@@ -348,14 +355,18 @@ func (b *browser) progress(t *testing.T) {
 	if l, err := invite.Parse(link); err != nil || l.Addr() != "127.0.0.1:39405" || l.RunID != shownRun.RunID || l.Key != dashtest.Key(-1).ID() {
 		t.Errorf("the command to join is %q: %v", command, err)
 	}
-	b.text(t, `document.querySelector("#as-qr").open = true, document.querySelector("#as-qr").scrollIntoView(), ""`)
+	b.do(t, chromedp.Click(chromedp.CSS("#take-part")))
 	b.text(t, `(async () => { const end = Date.now() + 20000; while (!(document.querySelector(".qr").naturalWidth > 0)) { if (Date.now() > end) throw new Error("there is no QR code"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
 	if got := b.text(t, `document.querySelector("#needs").textContent`); got != "Memory12 GiBat least, plus a batchDisk20 GiBfor three checkpointsModel4 GiBto get firstIn a roundabout 3.25 MiBto and from each other trainer" {
 		t.Errorf("needs of taking part: %q", got)
 	}
 	if *pictures != "" {
-		b.text(t, `document.querySelector("#needs").closest("section").scrollIntoView(), ""`)
 		b.window(t, "take-part")
+	}
+	b.axe(t)
+	b.do(t, chromedp.KeyEvent(kb.Escape))
+	if got := b.text(t, `document.querySelector("#invite").open + " " + document.activeElement.id`); got != "false take-part" {
+		t.Errorf("after Escape the invitation is open, or the focus is elsewhere: %s", got)
 	}
 	left := `(async () => { const m = await import("/progress.js"), w = (ms) => [0, 0, 0, ms, 0, 0, 0, 0];
 	  const data = { status: { run_state: "RoundTrain", step: 41, total_steps: 100 }, history: { rounds: Array.from({ length: 40 }, (_, i) => ({ n: 1, w: w(1000 + 50 * (i % 5)) })) } };
@@ -364,10 +375,11 @@ func (b *browser) progress(t *testing.T) {
 		t.Errorf("remaining: %s", got)
 	}
 	waits := `(async () => (await import("/progress.js")).waits({ status: { run_state: "WaitingForMembers", pending: ["a"], config: { init_min_clients: 3 } } }).textContent)()`
-	if got := b.text(t, waits); got != "The run waits for members: 1 of the 3 that an epoch needs have joined." {
+	if got := b.text(t, waits); got != "1 of 3 needed members are here: a…." {
 		t.Errorf("the page reports %q", got)
 	}
 	b.text(t, `document.querySelector("#axes-x").value = "tokens", document.querySelector("#axes-x").dispatchEvent(new Event("change")), document.querySelector("#axes-log").click(), ""`)
+	b.unfold(t)
 	b.do(t, chromedp.Focus(chromedp.CSS(`[data-chart="Tokens per second"] svg`)), chromedp.KeyEvent(kb.Home))
 	readout := `document.querySelector('[data-chart="Tokens per second"] .readout').textContent`
 	first := b.text(t, readout)
@@ -378,7 +390,7 @@ func (b *browser) progress(t *testing.T) {
 	b.axe(t)
 	if *pictures != "" {
 		b.text(t, `scrollTo(0, 0), ""`)
-		b.window(t, "dashboard-silent")
+		b.window(t, "silent")
 	}
 }
 
@@ -403,6 +415,7 @@ func (b *browser) verifies(t *testing.T, address string) {
 	b.names(t)
 	b.axe(t)
 	if *pictures != "" {
+		b.paste(t, b.text(t, `document.querySelector("#verify-told").closest("section").querySelector("dd").textContent`), "It is. ")
 		b.text(t, `document.querySelector("#proven").open = true, document.querySelector("#h-believe-nothing").closest("section").scrollIntoView(), ""`)
 		b.window(t, "dashboard-verified")
 	}
@@ -451,7 +464,8 @@ func (b *browser) saved(t *testing.T) {
 		if name == "forged" {
 			continue
 		}
-		for _, heading := range []string{"Learning", "Members", map[string]string{"sound": "Trials", "chain": "Costs on the chain"}[name], "Events"} {
+		b.unfold(t)
+		for _, heading := range []string{"Final loss", "Members", map[string]string{"sound": "Trials", "chain": "Costs on the chain"}[name], "Events"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
 				t.Errorf("section %s is missing", heading)
 			}

@@ -44,6 +44,8 @@ func TestContrast(t *testing.T) {
 	}{
 		{"text", "page", 7}, {"text", "card", 7}, {"text", "mark", 7}, {"muted", "card", 4.5}, {"muted", "page", 4.5}, {"muted", "mark", 4.5},
 		{"link", "card", 4.5}, {"link", "page", 4.5}, {"good", "card", 4.5}, {"warn", "card", 4.5}, {"bad", "card", 4.5},
+		{"good", "page", 4.5}, {"warn", "page", 4.5}, {"bad", "page", 4.5}, {"good", "goodback", 4.5}, {"bad", "badback", 4.5}, {"link", "mark", 4.5},
+		{"link", "badback", 4.5}, {"link", "warnback", 4.5}, {"text", "badback", 7}, {"text", "warnback", 7}, {"onmain", "main", 4.5},
 		{"curve", "card", 3}, {"curve2", "card", 3}, {"curve3", "card", 3}, {"curve4", "card", 3}, {"waits", "card", 3}, {"warmup", "card", 3}, {"trains", "card", 3},
 		{"witnesses", "card", 3}, {"cools", "card", 3}, {"paused", "card", 3},
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -99,12 +100,30 @@ func TestLargeRun(t *testing.T) {
 			t.Errorf("GET %s took %s, want %s at most", ask, a.times[0], limit)
 		}
 	}
+	t.Run("in a browser", func(t *testing.T) { drawn(t, web.URL) })
 	runtime.GC()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	t.Logf("heap %d MiB, resident %d MiB", memory.HeapAlloc>>20, resident(t)>>20)
 	if all := max(peak, memory.HeapAlloc); all > mostMemory && !raceEnabled { // the race detector needs several times as much memory
 		t.Errorf("the page needed %d MiB, want %d at most", all>>20, mostMemory>>20)
+	}
+}
+
+// longestDrawing is the longest time in which a browser may draw the page.
+const longestDrawing = 2 * time.Second
+
+// drawn measures the time in which a browser draws the page.
+func drawn(t *testing.T, url string) {
+	b := open(t)
+	b.show(t, url, "large", "light", 1440, 900)
+	best := math.Inf(1)
+	for range 3 { // other programs use this machine too
+		best = min(best, number(t, b.text(t, `(() => { const from = performance.now(); document.querySelector("#find").dispatchEvent(new Event("input")); document.body.getBoundingClientRect(); return performance.now() - from; })()`)))
+	}
+	t.Logf("the browser draws the page in %.0f ms", best)
+	if took := time.Duration(best * float64(time.Millisecond)); took > longestDrawing && !raceEnabled {
+		t.Errorf("the browser needs %s to draw the page, want %s at most", took, longestDrawing)
 	}
 }
 

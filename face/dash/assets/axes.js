@@ -1,5 +1,5 @@
 // The axes of the curves over rounds: the reader's choice, kept while the page is open.
-import { download, el, short } from "./parts.js";
+import { download, el, short, sum } from "./parts.js";
 
 export const axes = { x: "steps", smooth: false, log: false };
 
@@ -12,11 +12,9 @@ const kinds = {
 // axis returns the quantity on the horizontal axis.
 export const axis = () => kinds[axes.x];
 
-const sum = (list) => list.reduce((a, b) => a + b, 0);
-
 // places returns the position of each round on the horizontal axis.
 export function places(history) {
-  let tokens = history.tokens - sum(history.rounds.map((r) => r.k)); // tokens before the first shown round
+  let tokens = history.tokens - sum(history.rounds, (r) => r.k); // tokens before the first shown round
   return history.rounds.map((r) => {
     tokens += r.k;
     return { steps: r.s, hours: (r.t - history.began) / 3600000, tokens }[axes.x];

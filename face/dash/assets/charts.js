@@ -3,8 +3,12 @@ import { el, svg, short, span, when } from "./parts.js";
 import { axes, axis, smoothed } from "./axes.js";
 import { savePicture } from "./picture.js";
 
-// The width determines the size of text: on small screens a chart has fewer units.
-const W = innerWidth < 700 ? 340 : 640, H = 220, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 26;
+const small = innerWidth < 700;
+
+// Sizes of charts in units; on small screens a chart has fewer units, so that its text stays legible.
+const usual = small ? [340, 220] : [640, 220];
+export const large = small ? [340, 150] : [820, innerHeight < 850 ? 220 : 264];
+const [W] = usual, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 26;
 
 // ticks returns round numbers between low and high. A log may claim a range so small that a browser
 // cannot represent numbers inside it.
@@ -23,44 +27,54 @@ export function tools(title, ...buttons) {
   return el("div", { class: "tools" }, buttons, el("button", { type: "button", id: "png-" + title, "aria-label": "Save as PNG: " + title, onclick: (e) => savePicture(e.currentTarget.closest("figure"), title) }, "Save as PNG"));
 }
 
-// lines draws curves {name, points: [[step, value]…], style}. Arrow keys move a cursor through the
-// values. If the reader selects a range by dragging, keys or buttons, the chart shows only that
-// range.
-export function lines({ title, unit = "", curves, zero = false, note = "", format = short, logarithmic = false }) {
+// lines draws curves {name, points: [[x, value]…], style}, a band {name, points: [[x, low, high]…]} behind them and marks
+// {at, kind, text} above them. Arrow keys move a cursor through the values. If the reader selects a range by dragging, keys
+// or buttons, the chart shows only that range.
+export function lines({ title, unit = "", curves, band = null, marks = [], zero = false, note = "", format = short, logarithmic = false, size = usual, lead = null, options = null }) {
   curves = curves.filter((c) => c.points.length > 0).map((c, i) => ({ style: i + 1, ...c, points: smoothed(c.points) }));
   if (curves.length === 0) return el("figure", {}, el("figcaption", {}, title), el("p", { class: "muted" }, note || "Nothing yet."));
-  const all = range(curves.flatMap((c) => c.points).map((p) => p[0])), part = zoomed(title, curves[0].points);
-  if (part) curves = curves.map((c) => ({ ...c, points: c.points.filter((p) => p[0] >= part[0] && p[0] <= part[1]) })).filter((c) => c.points.length > 0);
-  let [x0, x1] = part || all, [y0, y1] = range(curves.flatMap((c) => c.points).map((p) => p[1]));
+  const [width, height] = size, of = (at) => band.points.map((p) => [p[0], p[at]]);
+  const edges = band ? [1, 2].map((at) => smoothed(of(at))) : [];
+  const all = range([...curves.map((c) => c.points), ...edges].flat().map((p) => p[0])), part = zoomed(title, curves[0].points);
+  const within = (points) => part ? points.filter((p) => p[0] >= part[0] && p[0] <= part[1]) : points;
+  curves = curves.map((c) => ({ ...c, points: within(c.points) })).filter((c) => c.points.length > 0);
+  const [low, high] = edges.map(within);
+  let [x0, x1] = part || all, [y0, y1] = range([...curves.map((c) => c.points), low || [], high || []].flat().map((p) => p[1]));
   if (zero) y0 = Math.min(0, y0);
   if (y1 === y0) { y1 += Math.abs(y1) * 0.1 || 1; if (!zero) y0 -= Math.abs(y0) * 0.1 || 1; }
   if (x1 === x0) x1 = x0 + 1;
-  const px = (x) => LEFT + (x - x0) / (x1 - x0) * (W - LEFT - RIGHT);
+  const top = marks.length ? TOP + 14 : TOP;
+  const px = (x) => LEFT + (x - x0) / (x1 - x0) * (width - LEFT - RIGHT);
   const log = logarithmic && axes.log && y0 > 0, at = log ? Math.log : (y) => y;
-  const py = (y) => H - BOTTOM - (at(y) - at(y0)) / (at(y1) - at(y0)) * (H - TOP - BOTTOM);
+  const py = (y) => height - BOTTOM - (at(y) - at(y0)) / (at(y1) - at(y0)) * (height - top - BOTTOM);
+  const place = (p) => px(p[0]).toFixed(1) + " " + py(p[1]).toFixed(1), path = (points) => points.map((p, n) => (n ? "L" : "M") + place(p)).join("");
   const parts = [];
   for (const t of ticks(y0, y1, 4)) {
-    parts.push(svg("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: py(t), y2: py(t) }), svg("text", { x: LEFT - 6, y: py(t) + 4, "text-anchor": "end" }, format(t)));
+    parts.push(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: py(t), y2: py(t) }), svg("text", { x: LEFT - 6, y: py(t) + 4, "text-anchor": "end" }, format(t)));
   }
-  for (const t of ticks(x0, x1, W < 400 ? 4 : 6).filter((t) => axes.x !== "steps" || Number.isInteger(t))) {
-    parts.push(svg("text", { x: px(t), y: H - 8, "text-anchor": px(t) > W - RIGHT - 16 ? "end" : "middle" }, axis().format(t)));
+  for (const t of ticks(x0, x1, width < 400 ? 4 : 6).filter((t) => axes.x !== "steps" || Number.isInteger(t))) {
+    parts.push(svg("text", { x: px(t), y: height - 8, "text-anchor": px(t) > width - RIGHT - 16 ? "end" : "middle" }, axis().format(t)));
   }
+  if (low && low.length > 1) parts.push(svg("path", { class: "band", d: path(low) + path(high.toReversed()).replace("M", "L") + "Z" }));
   for (const c of curves) {
     parts.push(c.points.length === 1
       ? svg("circle", { class: "c" + c.style, cx: px(c.points[0][0]), cy: py(c.points[0][1]), r: 3 })
-      : svg("path", { class: "c" + c.style, d: c.points.map((p, n) => (n ? "L" : "M") + px(p[0]).toFixed(1) + " " + py(p[1]).toFixed(1)).join("") }));
+      : svg("path", { class: "c" + c.style, d: path(c.points) }));
   }
-  const last = curves.map((c) => `${c.name} ${format(c.points.at(-1)[1])}${unit && " " + unit}`).join(", ");
-  const cursor = svg("line", { class: "cursor", y1: TOP, y2: H - BOTTOM, visibility: "hidden" });
-  const chosen = svg("rect", { class: "chosen", y: TOP, height: H - BOTTOM - TOP, visibility: "hidden" });
+  const shown = marks.filter((m) => m.at >= x0 && m.at <= x1);
+  parts.push(marked(shown, px, top, height - BOTTOM));
+  const value = (v) => format(v) + (unit && " " + unit);
+  const last = curves.map((c) => `${c.name} ${value(c.points.at(-1)[1])}`).join(", ");
+  const cursor = svg("line", { class: "cursor", y1: top, y2: height - BOTTOM, visibility: "hidden" });
+  const chosen = svg("rect", { class: "chosen", y: top, height: height - BOTTOM - top, visibility: "hidden" });
   const span = `${axis().format(x0)} to ${axis().format(x1)}`;
-  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", tabindex: 0,
+  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0,
     "aria-label": `${title}, over ${axes.x}, ${span}. Newest: ${last}. Arrow keys read single values, plus and minus show less and more, 0 shows all.` }, parts, chosen, cursor);
-  const readout = el("p", { class: "readout", "aria-live": "polite" }, (part ? `${axis().name} ${span}: ` : "Newest: ") + last);
-  read(title, chart, cursor, readout, curves, px, (v) => format(v) + (unit && " " + unit));
-  const zoom = zooming(title, chart, chosen, curves[0].points, all, [x0, x1], (x) => x0 + (Math.min(Math.max(x, LEFT), W - RIGHT) - LEFT) / (W - LEFT - RIGHT) * (x1 - x0));
-  return el("figure", { "data-chart": title }, el("figcaption", {}, title, unit ? el("span", { class: "muted" }, ` (${unit})`) : null), chart, readout,
-    curves.length > 1 ? legend(curves) : null, tools(title, zoom), note ? el("p", { class: "muted" }, note) : null);
+  const readout = el("p", { class: "readout" }, (part ? `${axis().name} ${span}: ` : "Newest: ") + last), tip = el("div", { class: "tip", hidden: true, "aria-hidden": "true" });
+  read({ title, chart, cursor, readout, tip, px, value, width, curves, edges: low ? [low, high] : null, marks: shown });
+  const zoom = zooming({ title, chart, chosen, points: curves[0].points, all, now: [x0, x1], width, value: (x) => x0 + (Math.min(Math.max(x, LEFT), width - RIGHT) - LEFT) / (width - LEFT - RIGHT) * (x1 - x0) });
+  return el("figure", { "data-chart": title }, el("figcaption", { class: lead ? "hidden" : null }, title, unit ? el("span", { class: "muted" }, ` (${unit})`) : null), lead, el("div", { class: "plot" }, chart, tip), readout,
+    curves.length + edges.length + shown.length > 1 ? legend(curves, low && band, shown) : null, note ? el("p", { class: "muted note" }, note) : null, tools(title, zoom, options));
 }
 
 function range(values) {
@@ -69,34 +83,66 @@ function range(values) {
   return [low, high];
 }
 
-function legend(curves) {
-  return el("ul", { class: "legend" }, curves.map((c) =>
-    el("li", {}, svg("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, svg("path", { class: "c" + c.style, d: "M0 4H28" })), c.name)));
+// Shapes of the marks around a point, and their names.
+const shapes = {
+  ejected: [(x, y) => `M${x - 4} ${y - 4}L${x + 4} ${y + 4}M${x + 4} ${y - 4}L${x - 4} ${y + 4}`, "ejection"],
+  dropped: [(x, y) => `M${x - 4} ${y - 3}H${x + 4}L${x} ${y + 4}Z`, "drop"],
+  paused: [(x, y) => `M${x - 3} ${y - 4}V${y + 4}M${x + 3} ${y - 4}V${y + 4}`, "pause"],
+};
+
+// marked draws marks above a chart. Marks of one kind that are close together share one drawing.
+function marked(marks, px, top, bottom) {
+  const drawn = [];
+  for (const m of [...marks].sort((a, b) => a.at - b.at)) {
+    const near = drawn.findLast((d) => d.kind === m.kind), x = Math.round(px(m.at));
+    if (near && x - near.x < 9) near.texts.push(m.text);
+    else drawn.push({ kind: m.kind, x, texts: [m.text] });
+  }
+  return drawn.map(({ kind, x, texts }) => [svg("line", { class: "mark m-" + kind, x1: x, x2: x, y1: top, y2: bottom }),
+    svg("path", { class: "m-" + kind, d: shapes[kind][0](x, top - 8) }, svg("title", {}, texts.join("\n")))]);
 }
 
-// cursors holds the position of the reader's cursor in each chart, by title, so that it survives a
-// redraw of the chart.
-const cursors = new Map();
+function legend(curves, band, marks) {
+  const item = (shape, text, box = "0 0 28 8") => el("li", {}, svg("svg", { viewBox: box, "aria-hidden": "true" }, svg("path", shape)), text);
+  return el("ul", { class: "legend" }, curves.map((c) => item({ class: "c" + c.style, d: "M0 4H28" }, c.name)), band ? item({ class: "band", d: "M0 0H28V8H0Z" }, band.name) : null,
+    Object.keys(shapes).filter((kind) => marks.some((m) => m.kind === kind)).map((kind) => item({ class: "m-" + kind, d: shapes[kind][0](14, 4) }, shapes[kind][1])));
+}
 
-// read adds selection of a point with a pointer or the arrow keys.
-function read(title, chart, cursor, readout, curves, px, format) {
-  const main = curves[0].points, newest = readout.textContent;
-  let at = main.length - 1;
-  const show = () => {
-    const x = main[at][0];
-    cursors.set(title, x);
-    cursor.setAttribute("x1", px(x)); cursor.setAttribute("x2", px(x)); cursor.setAttribute("visibility", "visible");
-    readout.textContent = `${axis().name} ${axis().format(x)}: ` + curves.map((c) => `${c.name} ${x < c.points[0][0] || x > c.points.at(-1)[0] ? "–" : format(nearest(c.points, x)[1])}`).join(", ");
+// cursor is the position of the reader's cursor, which all charts share, so that it survives a redraw: {x, over, title},
+// with the quantity of the axis and the chart under the pointer. It is null without a cursor.
+let cursor = null;
+const followers = new WeakMap(); // functions that draw the cursor, by chart
+
+function point(to) {
+  cursor = to;
+  for (const chart of document.querySelectorAll("svg.chart")) followers.get(chart)?.();
+}
+
+// read lets the reader select a point with a pointer or the arrow keys.
+function read(c) {
+  const { title, chart, readout, tip, px, width } = c, main = c.curves[0].points, newest = readout.textContent;
+  const at = () => cursor && cursor.over === axes.x ? main.indexOf(nearest(main, cursor.x)) : -1;
+  const texts = (x) => [
+    ...c.curves.map((k) => `${k.name} ${x < k.points[0][0] || x > k.points.at(-1)[0] ? "–" : c.value(nearest(k.points, x)[1])}`),
+    ...(c.edges ? [`spread ${c.edges.map((e) => c.value(nearest(e, x)[1])).join(" to ")}`] : []),
+    ...c.marks.filter((m) => nearest(main, m.at)[0] === x).map((m) => m.text),
+  ];
+  const follow = () => {
+    const i = at(), mine = cursor && cursor.title === title, inside = i >= 0 && (mine || cursor.x >= main[0][0] && cursor.x <= main.at(-1)[0]);
+    c.cursor.setAttribute("visibility", inside ? "visible" : "hidden");
+    tip.hidden = !inside || !mine;
+    if (!inside) { readout.textContent = newest; return; }
+    const x = main[i][0], said = texts(x), head = `${axis().name} ${axis().format(x)}`;
+    c.cursor.setAttribute("x1", px(x)); c.cursor.setAttribute("x2", px(x));
+    readout.textContent = `${head}: ${said.join(", ")}`;
+    tip.replaceChildren(el("strong", {}, head), ...said.map((text) => el("span", {}, text)));
+    tip.style.left = 100 * px(x) / width + "%";
+    tip.classList.toggle("flip", px(x) > width / 2);
   };
-  const hide = () => {
-    cursors.delete(title);
-    cursor.setAttribute("visibility", "hidden");
-    readout.textContent = newest;
-  };
-  if (cursors.has(title)) {
-    at = main.indexOf(nearest(main, cursors.get(title)));
-    show();
-  }
+  followers.set(chart, follow);
+  follow();
+  const hide = () => { readout.removeAttribute("aria-live"); point(null); };
+  const select = (i) => point({ x: main[i][0], over: axes.x, title });
   chart.addEventListener("pointerleave", hide);
   chart.addEventListener("blur", (e) => { if (e.relatedTarget) hide(); }); // not during a redraw
   chart.addEventListener("keydown", (e) => {
@@ -104,13 +150,12 @@ function read(title, chart, cursor, readout, curves, px, format) {
     const move = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -main.length, End: main.length }[e.key];
     if (!move) return;
     e.preventDefault();
-    at = Math.max(0, Math.min(main.length - 1, at + move));
-    show();
+    readout.setAttribute("aria-live", "polite"); // only the chart that the reader uses speaks
+    select(Math.max(0, Math.min(main.length - 1, (at() < 0 ? main.length - 1 : at()) + move)));
   });
   chart.addEventListener("pointermove", (e) => {
-    const box = chart.getBoundingClientRect(), x = (e.clientX - box.left) / box.width * W;
-    at = main.reduce((best, p, i) => Math.abs(px(p[0]) - x) < Math.abs(px(main[best][0]) - x) ? i : best, 0);
-    show();
+    const box = chart.getBoundingClientRect(), x = (e.clientX - box.left) / box.width * width;
+    select(main.reduce((best, p, i) => Math.abs(px(p[0]) - x) < Math.abs(px(main[best][0]) - x) ? i : best, 0));
   });
 }
 
@@ -140,18 +185,18 @@ function zoomed(title, points) {
 }
 
 // zooming lets the reader select a range of a chart, and returns the chart's buttons. The
-// parameter all is the full range, and now is the shown range. value converts a position in the
+// field all is the full range, and now is the shown range. value converts a position in the
 // chart to a value on its axis.
-function zooming(title, chart, chosen, points, all, now, value) {
+function zooming({ title, chart, chosen, points, all, now, width, value }) {
   const set = (from, to) => {
     if (from <= all[0] && to >= all[1]) zooms.delete(title);
     else if (points.filter((p) => p[0] >= from && p[0] <= to).length < 2) return again("There is nothing more to see there.");
     else zooms.set(title, { x: axes.x, from, to });
-    cursors.delete(title);
+    cursor = null;
     again(zooms.has(title) ? `${title}: ${axis().name} ${axis().format(from)} to ${axis().format(to)}` : `${title}: whole range`);
   };
   const scale = (by) => {
-    const half = Math.min((now[1] - now[0]) * by, all[1] - all[0]) / 2, middle = Math.min(Math.max(cursors.get(title) ?? now[1], all[0] + half), all[1] - half);
+    const half = Math.min((now[1] - now[0]) * by, all[1] - all[0]) / 2, middle = Math.min(Math.max(cursor && cursor.over === axes.x ? cursor.x : now[1], all[0] + half), all[1] - half);
     set(middle - half, middle + half);
   };
   const whole = () => { chart.focus({ preventScroll: true }); set(...all); };
@@ -160,7 +205,7 @@ function zooming(title, chart, chosen, points, all, now, value) {
     const does = { "+": () => scale(0.5), "=": () => scale(0.5), "-": () => scale(2), 0: whole }[e.key];
     if (does) { e.preventDefault(); does(); }
   });
-  const place = (e) => { const box = chart.getBoundingClientRect(); return value((e.clientX - box.left) / box.width * W); };
+  const place = (e) => { const box = chart.getBoundingClientRect(); return value((e.clientX - box.left) / box.width * width); };
   chart.addEventListener("pointerdown", (e) => {
     if (e.button !== 0) return;
     drag = { from: place(e), x: e.clientX };
@@ -168,7 +213,7 @@ function zooming(title, chart, chosen, points, all, now, value) {
   });
   chart.addEventListener("pointermove", (e) => {
     if (!drag) return;
-    const ends = [drag.from, place(e)].sort((a, b) => a - b).map((x) => LEFT + (x - now[0]) / (now[1] - now[0]) * (W - LEFT - RIGHT));
+    const ends = [drag.from, place(e)].sort((a, b) => a - b).map((x) => LEFT + (x - now[0]) / (now[1] - now[0]) * (width - LEFT - RIGHT));
     chosen.setAttribute("x", ends[0]); chosen.setAttribute("width", ends[1] - ends[0]); chosen.setAttribute("visibility", "visible");
   });
   const end = (e) => {

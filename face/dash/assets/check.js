@@ -13,6 +13,7 @@ export const saved = $("saved-facts") ? JSON.parse($("saved-facts").textContent)
 //   progress  {bytes, records} verified so far
 //   report    newest report of the verifier
 //   shown     verified data, at the entries of report; null if nothing is verified
+//   at        time of report
 //   last      number of newest steps in the curves of shown
 //   compared  host's description of its log that report was compared with, as JSON
 //   failed    error of the newest attempt to fetch or verify
@@ -20,7 +21,7 @@ export const saved = $("saved-facts") ? JSON.parse($("saved-facts").textContent)
 //   fewer     number of consecutive answers in which the host reported fewer entries than are verified
 export const check = { run: null };
 
-const fresh = { busy: true, progress: null, report: null, shown: null, last: 0, compared: "", failed: "", earlier: null, fewer: 0 };
+const fresh = { busy: true, progress: null, report: null, shown: null, at: 0, last: 0, compared: "", failed: "", earlier: null, fewer: 0 };
 
 const maxLog = 128 << 20; // bytes, unpacked
 
@@ -91,7 +92,7 @@ async function take(mine, job, last, compared) {
   let change;
   try {
     const report = await mine.ask(job), shown = await mine.ask({ do: "show", last });
-    change = { report, last, compared, failed: "", shown: shown.status ? shown : null };
+    change = { report, at: Date.now(), last, compared, failed: "", shown: shown.status ? shown : null };
     if (report.problem) change.earlier = { at: Date.now(), problem: report.problem };
   } catch (error) {
     change = { failed: String(error.message || error) };

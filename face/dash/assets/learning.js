@@ -1,7 +1,7 @@
 // Draws the claims about loss and speed that witnesses sign with their proofs.
-import { el, key, section, short, tile, whole } from "./parts.js";
-import { places } from "./axes.js";
-import { lines } from "./charts.js";
+import { el, key, nameOf, section, short, whole } from "./parts.js";
+import { axes, places } from "./axes.js";
+import { large, lines } from "./charts.js";
 import { overlay } from "./other.js";
 
 const unit = 1000; // units of a claimed loss in the log
@@ -9,33 +9,54 @@ const unit = 1000; // units of a claimed loss in the log
 // The history omits these values if they are 0.
 const nothing = { x: 0, y: 0, z: 0 };
 
-// lossTile shows the claimed loss of the newest finished round.
-export function lossTile(status) {
-  const c = status.claimed;
-  if (!c || !c.loss.claims) return null;
-  return tile("Loss, claimed", short(c.loss.median, 4),
-    `nats per token: median of the claims of ${c.loss.claims} of ${c.witnesses} witnesses about step ${c.step}, and the median distance from it`, `± ${short(c.loss.spread, 2)}`);
+function claimedRounds(data) {
+  const at = data.history ? places(data.history) : [];
+  return data.history ? data.history.rounds.map((r, i) => ({ ...nothing, ...r, at: at[i] })).filter((r) => r.a) : [];
 }
 
-// learning draws the curves of the claims, and lists members whose claims are far from the median.
+// newest draws the newest loss as the heading of the chart: the claims of the newest finished round, or else the mean of
+// the members' event logs.
+function newest(data, over) {
+  const c = data.status && data.status.claimed, points = data.reported ? data.reported.points : [], claimed = c && c.loss.claims;
+  const value = claimed ? short(c.loss.median, 4) : points.length ? short(points.at(-1).l, 4) : "–";
+  return el("div", { class: "lead" }, el("h2", { id: "h-loss" }, over ? "Final loss" : "Loss"),
+    el("p", { id: "loss" }, el("strong", {}, value), claimed ? el("span", {}, ` ± ${short(c.loss.spread, 2)}`) : null, el("small", {}, " nats per token")));
+}
+
+// lossChart draws the loss of all rounds: its median, and the spread of the members as a band. It returns null if neither
+// witnesses nor event logs report a loss.
+export function lossChart(data, over, options) {
+  const rounds = claimedRounds(data), points = data.reported ? data.reported.points : [], c = data.status && data.status.claimed;
+  if (!rounds.length && !points.length && !(c && c.loss.claims)) return null;
+  const each = (value) => rounds.map((r) => [r.at, value(r) / r.a / unit]);
+  const from = data.history && data.history.rounds.length ? data.history.rounds[0].s : 0;
+  const curve = rounds.length ? { name: "median claim", points: each((r) => r.x) } : { name: "mean of members", points: points.filter((p) => p.s >= from).map((p) => [p.s, p.l]) };
+  const note = rounds.length ? null : "From the members' event logs, as the host reports them; unsigned.";
+  return el("div", { class: rounds.length ? null : "host", "data-said": rounds.length ? null : true },
+    lines({ title: "Loss", unit: "nats per token", logarithmic: true, size: large, lead: newest(data, over), options, note, format: (v) => short(v, 4), marks: marks(data),
+      curves: [curve, ...overlay((r) => (r.x || 0) / r.a / unit, (r) => r.a > 0)],
+      band: rounds.length ? { name: "spread", points: rounds.map((r) => [r.at, (r.x - r.y) / r.a / unit, (r.x + r.y) / r.a / unit]) } : null }));
+}
+
+// marks returns the ejections, drops and pauses of a run at their places on the axis.
+function marks(data) {
+  const h = data.history;
+  if (!h || !h.rounds.length) return [];
+  const at = places(h), who = (e) => String(e.subject).slice(0, 8) + "… " + nameOf(e.subject);
+  const text = { ejected: (e) => `ejection of ${who(e)}`, dropped: (e) => `drop of ${who(e)}`, paused: () => "the run was paused" };
+  return h.marks.filter((e) => Object.hasOwn(text, e.kind)).map((e) => {
+    const i = h.rounds.findIndex((r) => r.s + r.n > e.step), last = i < 0 ? at.length - 1 : i;
+    return { kind: e.kind, at: axes.x === "steps" ? Math.min(e.step, h.rounds[last].s) : at[last], text: text[e.kind](e) };
+  });
+}
+
+// learning draws the claimed speed of one member, and lists members whose claims are far from the median.
 export function learning(data) {
-  const at = data.history ? places(data.history) : [];
-  const rounds = data.history ? data.history.rounds.map((r, i) => ({ ...nothing, ...r, at: at[i] })).filter((r) => r.a) : [], c = data.status && data.status.claimed;
-  const points = data.reported ? data.reported.points : [];
-  if (!rounds.length && !c && !points.length) return null;
-  const first = data.history && data.history.rounds.length ? data.history.rounds[0].s : 0;
-  const each = (of) => rounds.map((r) => [r.at, of(r) / r.a]);
-  const claimed = rounds.length ? [
-    { name: "median claim", points: each((r) => r.x / unit) },
-    { name: "median + spread", points: each((r) => (r.x + r.y) / unit) }, { name: "median − spread", points: each((r) => (r.x - r.y) / unit) }]
-    : [{ name: "mean of members", points: points.filter((p) => p.s >= first).map((p) => [p.s, p.l]) }];
-  const claims = (r) => r.a > 0;
-  const note = rounds.length ? "Witnesses sign these claims with their proofs; they are not checked. The chart shows the median of a quorum, and the median distance from it."
-    : "No witness claims a loss. The chart shows the members' event logs, as the host reports them; unsigned.";
-  return section("Learning", el("div", { class: rounds.length ? "pair" : "pair host", "data-said": rounds.length ? null : true },
-    lines({ title: "Loss", unit: "nats per token", logarithmic: true, curves: [...claimed, ...overlay((r) => (r.x || 0) / r.a / unit, claims)], format: (v) => short(v, 4), note }),
-    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: each((r) => r.z) }, ...overlay((r) => (r.z || 0) / r.a, claims)], note: "During computation, as claimed by witnesses." }) : null),
-  c ? far(c) : null);
+  const rounds = claimedRounds(data), c = data.status && data.status.claimed;
+  if (!rounds.length && !c) return null;
+  return section("Claims",
+    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: rounds.map((r) => [r.at, r.z / r.a]) }, ...overlay((r) => (r.z || 0) / r.a, (r) => r.a > 0)], note: "During computation, as claimed by witnesses." }) : null,
+    c ? far(c) : null);
 }
 
 // far lists the members whose claims are far from the median.

@@ -46,7 +46,7 @@ async function read(file) {
     if (!report.verified) throw new Error(report.problem);
     const run = await mine.ask({ do: "show", last: 0 });
     if (stopped()) return;
-    end({ name: run.status.run_id === document.getElementById("title")?.textContent ? `${run.status.run_id} of ${file.name}` : run.status.run_id, history: run.history });
+    end({ name: run.status.run_id === document.getElementById("run-id")?.textContent ? `${run.status.run_id} of ${file.name}` : run.status.run_id, history: run.history });
   } catch (error) {
     if (!stopped()) end({ failed: `${file.name} cannot be compared with this run: ${error.message || error}. Choose a file of psyche run export or psyche run archive.`, history: null });
   }

@@ -50,6 +50,8 @@ function trim(value, digits) {
   return value.toFixed(Math.min(places, 6)).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
+export const sum = (list, of = (value) => value) => list.reduce((total, value) => total + of(value), 0);
+
 export function whole(value) { return value.toLocaleString("en-GB"); }
 
 // bad formats a number that should be 0.
@@ -80,6 +82,37 @@ export function span(ms) {
   if (s < 5400) return Math.round(s / 60) + " min";
   if (s < 129600) return (s / 3600).toFixed(1) + " h";
   return (s / 86400).toFixed(1) + " days";
+}
+
+// counted formats a number of things.
+export const counted = (n, one, many = one + "s") => `${whole(n)} ${n === 1 ? one : many}`;
+
+// ago formats a time in milliseconds in words.
+export function ago(ms) {
+  const s = Math.max(0, ms) / 1000;
+  if (s < 90) return counted(Math.round(s), "second");
+  if (s < 5400) return counted(Math.round(s / 60), "minute");
+  if (s < 129600) return counted(Number((s / 3600).toFixed(1)), "hour");
+  return counted(Math.round(s / 86400), "day");
+}
+
+// clock formats a time in Unix milliseconds for people: without the date if it is on the day of now, and without the
+// year if it is in the year of now.
+export function clock(ms, now) {
+  const at = new Date(ms), today = new Date(now), time = { hour: "2-digit", minute: "2-digit" };
+  if (at.toDateString() === today.toDateString()) return at.toLocaleTimeString("en-GB", time);
+  return at.toLocaleString("en-GB", { day: "numeric", month: "short", ...(at.getFullYear() === today.getFullYear() ? {} : { year: "numeric" }), ...time });
+}
+
+// jump scrolls to a part of the page, opens the fold around it and gives it the focus.
+export function jump(id) {
+  const to = document.getElementById(id);
+  if (!to) return;
+  for (let fold = to.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  const part = to.closest("section") || to;
+  if (!part.hasAttribute("tabindex")) part.setAttribute("tabindex", "-1");
+  part.scrollIntoView();
+  part.focus({ preventScroll: true });
 }
 
 // when formats a time in Unix milliseconds.

@@ -23,7 +23,12 @@ function draw(to, node) {
     return;
   }
   const path = shape(node);
-  if (style.fill !== "none") { to.fillStyle = style.fill; to.fill(path); }
+  if (style.fill !== "none") {
+    to.fillStyle = style.fill;
+    to.globalAlpha = parseFloat(style.fillOpacity);
+    to.fill(path);
+    to.globalAlpha = 1;
+  }
   if (style.stroke === "none") return;
   to.strokeStyle = style.stroke;
   to.lineWidth = parseFloat(style.strokeWidth);

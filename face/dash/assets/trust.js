@@ -1,7 +1,7 @@
 // Draws the status of members, their trials, and their own counts of audits.
-import { bad, el, key, section, table, when, whole } from "./parts.js";
+import { el, key, section, sum, table, when, whole } from "./parts.js";
 
-const tone = { member: "good", late: "warn", slow: "warn", dropped: "bad", ejected: "bad" };
+const tone = { member: "good", late: "warn", slow: "warn", dropped: "warn", ejected: "bad" };
 
 // standing draws the status of a member, the entry that set it, and the reason.
 export function standing(m, epoch) {
@@ -20,7 +20,7 @@ function audited(data) {
 export function auditColumns(data) {
   if (!data.history || !audited(data)) return [];
   return [
-    { name: "Tried", help: "times that a jury voted on it", value: (m) => m.tried || 0, show: (m) => bad(m.tried || 0) },
+    { name: "Tried", help: "times that a jury voted on it", value: (m) => m.tried || 0, show: (m) => whole(m.tried || 0) },
     { name: "Votes", help: "votes that it gave as a juror", value: (m) => m.voted || 0, show: (m) => whole(m.voted || 0) },
   ];
 }
@@ -33,7 +33,6 @@ export function claimedColumns(data, of) {
     show: (m) => all(m) ? Object.entries(of(m).audits).sort().map(([outcome, n]) => `${whole(n)} ${outcome}`).join(", ") : "–" }];
 }
 
-const sum = (list) => list.reduce((a, b) => a + b, 0);
 
 const votes = (t) => t.jury ? `${t.guilty} guilty, ${t.innocent} innocent, of ${t.jury}` : "the jury is not drawn yet";
 
@@ -45,11 +44,12 @@ const people = [
   { name: "Votes", left: true, value: votes },
 ];
 
-// trials draws the open trials and the finished trials.
+// trials draws the open trials and the finished trials. It returns null if there are none.
 export function trials(data) {
   const s = data.status, h = data.history;
   if (!s || !audited(data)) return null;
   const open = h ? h.open_trials : s.trials, past = h ? h.past_trials : [];
+  if (!open.length && !past.length) return null;
   const entry = { name: "Entry", help: "of the accusation, in the log", value: (t) => t.entry };
   const deadline = (t) => t.until_unix_ms || 1000 * t.until_unix_timestamp;
   const columns = [...people,

@@ -1,5 +1,5 @@
 // Draws the section about the check of the log, and a mark under each other section: proven, claimed or reported.
-import { bytes, el, part, section, when, whole } from "./parts.js";
+import { bytes, clock, el, jump, part, section, when, whole } from "./parts.js";
 import { check, checkHost, eventOf, fewer, isVerified, of, saved } from "./check.js";
 import { joined, named } from "./named.js";
 
@@ -67,10 +67,10 @@ function found(report, data) {
   ];
 }
 
-// Source of each section, by the id of its heading.
+// Source of each section, by the id of its heading. The seal is the mark of the first screen.
 const sources = {
-  "h-learning": "claimed", "h-time": "log", "h-curves": "log", "h-members": "log", "h-trials": "log", "h-events": "log", "h-checkpoints": "log",
-  "h-as-reported-by-members": "said", "h-costs-on-the-chain": "log", "h-configuration": "log", title: "log", "h-take-part": "host",
+  "h-loss": "claimed", "h-claims": "claimed", "h-evidence": "log", "h-members": "log", "h-technical-details": "log", "h-events": "log", "h-checkpoints": "log",
+  "h-as-reported-by-members": "said", "h-costs-on-the-chain": "log", "h-take-part": "host", "h-use-the-model": "log",
 };
 
 // markSources adds the mark under each heading.
@@ -82,7 +82,7 @@ export function markSources(data) {
       : !report.verified ? ["bad", `Follows from ${entries}, which are valid, except for marked data; “Believe nothing” lists the invalid data.`]
         : whose ? ["muted", `Follows from signed actions (${entries}), except for marked data; the head of the log proves that they are on the chain.`]
           : ["good", `Proven in this browser from ${entries}, except for marked data.`],
-    claimed: ["muted", (proven ? "It is proven that members signed these claims" : "Members signed these claims, as the host reports") + ", not that they are true."],
+    claimed: ["muted", proven ? "Members' claims: signatures proven, values not." : "Members' claims, as the host reports; not proven."],
     said: ["muted", "Claims of members, as the host reports them; unsigned."],
     host: ["muted", "As the host reports it; no log proves it."],
   };
@@ -90,7 +90,7 @@ export function markSources(data) {
     const heading = $(id);
     if (!heading || saved && source === "host") continue;
     const of = heading.closest("[data-said]") ? "said" : source;
-    (heading.closest(".head") || heading).after(el("p", { class: "source " + words[of][0] + (of === "said" || of === "host" ? " host" : "") }, words[of][1]));
+    (heading.closest(".lead, summary") || heading).after(el("p", { class: "source " + words[of][0] + (of === "said" || of === "host" ? " host" : "") }, words[of][1]));
   }
 }
 
@@ -103,6 +103,27 @@ export function linked(command, data) {
   return el("p", { class: "problem", role: "alert" }, "The link in the command does not name the run that was verified. " + verdict.words);
 }
 
+const mark = (kind) => el("span", { class: "stamp " + kind, "aria-hidden": "true" }, { good: "✓", bad: "!", muted: "?" }[kind]);
+
+// start begins a check of the host's log.
+function start(host, last, changed) {
+  checkHost(host, last, progressed).then(changed);
+  changed();
+}
+
+// seal draws the result of the check in short: what was verified, and when. Without a result, its button starts the check.
+export function seal(host, data, size, last, now, changed) {
+  const log = host.log || saved && saved.log, report = of(data.key), busy = check.run === data.key && check.busy;
+  const show = (kind, title, text, does) => el(does ? "button" : "p", { id: "seal", type: does ? "button" : null, class: kind, onclick: does }, mark(kind), el("span", {}, el("strong", {}, title), el("small", {}, text)));
+  const more = () => jump("h-believe-nothing");
+  if (busy) return show("muted", "Verifying …", "in this browser", more);
+  if (!report) return !log || !size ? show("muted", "As the host reports it", "this page cannot check it", null)
+    : show("muted", "Verify this run", "now: as the host reports it", () => start(host, last, changed));
+  if (!report.verified || fewer(data.key)) return show("bad", "Not verified", "see what is wrong", more);
+  return show("good", "Verified in this browser", [`${whole(report.records)} entries, ${whole(report.signatures)} signatures, ${clock(check.at, now)}`,
+    data.behind ? el("span", { class: "host" }, `; the host reports ${whole(data.behind)} more`) : null], more);
+}
+
 // verification draws the section about the check. host is the host's answer, data the drawn data,
 // and size the size of the verifier in bytes; 0 means that the server has none.
 export function verification(host, data, size, last, changed) {
@@ -110,12 +131,11 @@ export function verification(host, data, size, last, changed) {
   if (!report && (!log || !saved && !size)) return null;
   redraw = changed;
   const mine = check.run === data.key, busy = mine && check.busy;
-  const go = () => { checkHost(host, last, progressed).then(changed); changed(); };
   return section("Believe nothing",
     busy ? el("p", {}, el("progress", { id: "verify-progress", max: log.bytes, value: check.progress ? check.progress.bytes : 0, "aria-label": "Verifying the log" }), " ", el("span", { id: "verify-count" }, "Fetching the verifier")) : null,
     mine && check.failed ? el("p", { class: "problem host", role: "alert" }, report ? "Newer entries could not be fetched from the host: " + check.failed : "The log was not checked: " + check.failed) : null,
     report ? found(report, data) : null,
-    saved || busy || !log ? null : el("p", { class: "host" }, el("button", { type: "button", id: "verify", onclick: go }, report ? "Check it again" : "Check the log in this browser"),
+    saved || busy || !log ? null : el("p", { class: "host" }, el("button", { type: "button", id: "verify", onclick: () => start(host, last, changed) }, report ? "Check it again" : "Check the log in this browser"),
       ` The host reports ${whole(log.records)} entries: ${bytes(log.bytes)} and a verifier of ${bytes(size)} are fetched.`),
     el("details", { id: "proven" }, el("summary", {}, "Proven data, claims, and reports of the host"), el("p", { class: "muted" }, "All data on this page comes from the run's log, which every reader can verify, with three exceptions. Members signed the claims (†, and the loss): the signatures are proven, the values are not. Values with * are unsigned claims of members, which the host forwards. ",
       "Data marked “as the host reports” is unproven: the address of the run and how to take part, the list of runs, the absence of later entries, and the current time. ",

@@ -1,0 +1,267 @@
+package dash_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash/dashtest"
+	"github.com/psyche-go/psyche/face/dash/shown"
+	"github.com/psyche-go/psyche/face/dash/verify"
+)
+
+// friendsRun is a run that people share.
+var friendsRun = dashtest.Options{
+	RunID: "tiny-llama", Title: "A tiny llama for our reading club", Name: "Ada,Grace,Edsger,Barbara,Ken,Radia", Members: 9, Rounds: 60, RoundsPerEpoch: 12, Silent: 4, Hang: 7, Boast: 2,
+}
+
+// answers maps the questions of a reader, as in the attribute data-answers, to the beginnings of the answers, or to parts of them.
+type answers map[string]string
+
+// screen is a state of a run, and the answers that its first screen must contain.
+type screen struct {
+	name    string
+	run     dashtest.Options
+	until   func(*shown.Run) bool // true for the state that the page shows; nil: the newest
+	later   time.Duration         // age of the newest entry
+	answers answers
+}
+
+// screens are the states that a reader meets.
+func screens() []screen {
+	live := func(r *shown.Run) bool { return r.Status.Step == 35 && r.Status.State == "RoundTrain" }
+	waiting, court, crowd := friendsRun, courtRun, friendsRun
+	waiting.Waits = 2
+	court.Title, court.Name = friendsRun.Title, friendsRun.Name
+	crowd.Members, crowd.Audits, crowd.Cheat, crowd.Slander = 160, 10, 11, 12
+	return []screen{
+		{"live", friendsRun, live, time.Second, answers{
+			"alive": "Training, round 35 of 60", "learning": "Loss3.1", "long": "34 of 60", "who": "8 members", "wrong": "No ejections. Without audits", "join": "Take part",
+		}},
+		{"waiting", waiting, nil, 3 * time.Minute, answers{
+			"alive": "Waiting for 2 more members", "learning": "Learning has not begun", "long": "0 of 60", "who": "2 of 4 needed members are here: 8EYKVyNC… Ada, ", "wrong": "No ejections. ", "join": "psyche-client join 'psyche://",
+		}},
+		{"cheating", court, func(r *shown.Run) bool { return len(r.History.Trials) > 1 && r.Status.State == "RoundTrain" }, time.Second, answers{
+			"alive": "Training, round ", "learning": "Loss", "long": " of 40", "who": "2 ejected", "wrong": "2 members were ejected: 1 for a false result, 1 for a false accusation. See the evidence", "join": "Take part",
+		}},
+		{"finished", friendsRun, nil, time.Hour, answers{
+			"alive": "Finished", "learning": "Final loss2.7", "long": "60 of 60", "who": "9 contributors", "wrong": "No ejections. ", "join": "Use the model",
+		}},
+		{"dead", friendsRun, live, 3 * time.Hour, answers{
+			"alive": "Dead: the host last answered 3 hours ago", "learning": "Loss3.1", "long": "not known", "who": "8 members", "wrong": "No ejections. ", "join": "Take part",
+		}},
+		{"crowd", crowd, func(r *shown.Run) bool { return len(r.History.Trials) > 1 && r.Status.State == "RoundTrain" }, time.Second, answers{
+			"alive": "Training, round ", "learning": "Loss", "long": " of 60", "who": "2 ejected", "wrong": "2 members were ejected", "join": "Take part",
+		}},
+	}
+}
+
+// findAnswer returns the visible answer to a question and whether it is within the window. Of a section, only the heading and the
+// first value must be.
+const findAnswer = `((question) => {
+  const inside = (e) => { const r = e.getBoundingClientRect(); return r.width > 0 && r.height > 0 && r.top >= 0 && r.left >= 0 && r.bottom <= innerHeight && r.right <= innerWidth; };
+  const parts = { learning: "#loss, svg.chart", who: ".faces li:first-child, .sum", join: "#command, .qr" };
+  const found = [...document.querySelectorAll('[data-answers="' + question + '"]')].filter((e) => e.checkVisibility());
+  const good = found.filter((e) => e.tagName === "SECTION" ? [...e.querySelectorAll(parts[question])].every(inside) : inside(e));
+  return JSON.stringify({ all: found.length, text: good.map((e) => e.textContent.replace(/\s+/g, " ")).join(" | ") });
+})`
+
+// TestFirstScreen checks that the first screen of each state, on a desktop and on a phone, answers six questions: is it alive, does it
+// learn, how long, who, is anything wrong, and how do I join.
+func TestFirstScreen(t *testing.T) {
+	for _, s := range screens() {
+		t.Run(s.name, func(t *testing.T) {
+			b := open(t)
+			g, now := s.open(t)
+			b.freeze(t, now)
+			for _, window := range []struct {
+				name, theme   string
+				width, height int64
+			}{{"desktop", "light", 1440, 900}, {"desktop-dark", "dark", 1440, 900}, {"phone", "light", 390, 844}, {"phone-dark", "dark", 390, 844}} {
+				b.show(t, g.URL, s.run.RunID, window.theme, window.width, window.height)
+				if s.name == "waiting" {
+					b.text(t, `(async () => { const end = Date.parse("2000-01-01") + performance.now() + 20000; while (!(document.querySelector(".qr").naturalWidth > 0) && Date.parse("2000-01-01") + performance.now() < end) await new Promise((go) => setTimeout(go, 20)); return ""; })()`)
+				}
+				if *pictures != "" {
+					b.window(t, cmp.Or(documented[s.name+" "+window.name], "screen-"+s.name+"-"+window.name))
+				}
+				b.answers(t, s.answers, window.name)
+				if got := b.text(t, `document.documentElement.scrollWidth <= innerWidth`); got != "true" {
+					t.Errorf("%s: the page is wider than the window", window.name)
+				}
+				if got := b.text(t, `document.querySelectorAll("#tiles > div").length`); number(t, got) > 6 {
+					t.Errorf("%s: the first screen has %s tiles", window.name, got)
+				}
+				b.axe(t)
+			}
+			if said := b.said(); said != "" {
+				t.Errorf("the browser reported errors:\n%s", said)
+			}
+		})
+	}
+}
+
+// answers checks the answers on the first screen.
+func (b *browser) answers(t *testing.T, want answers, window string) {
+	t.Helper()
+	for question, text := range want {
+		var got struct {
+			All  int
+			Text string
+		}
+		if err := json.Unmarshal([]byte(b.text(t, findAnswer+fmt.Sprintf("(%q)", question))), &got); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got.Text, text) {
+			t.Errorf("%s: the first screen answers the question %q with %q (of %d answers on the page), want %q", window, question, got.Text, got.All, text)
+		}
+	}
+}
+
+// open serves the page of a screen. It returns the reader's time.
+func (s screen) open(t *testing.T) (*growing, time.Time) {
+	t.Helper()
+	g := grow(t, s.run)
+	entries, at := len(g.entries), time.Time{}
+	v, from := verify.New(), 0
+	defer v.Close(verify.Told{})
+	for i, end := range g.entries {
+		if _, err := v.Write(g.log[from:end]); err != nil {
+			t.Fatal(err)
+		}
+		from = end
+		if i > 0 && (s.until != nil || i == len(g.entries)-1) {
+			run := v.Show(0)
+			if at = time.UnixMilli(int64(max(run.History.Now, 1_760_000_000_000))); s.until != nil && s.until(&run) {
+				entries = i + 1
+				break
+			}
+		}
+	}
+	if at.IsZero() || s.until != nil && entries == len(g.entries) && g.run.Log.View().State.RunState == coordinator.Finished {
+		t.Fatal("the run never has this state")
+	}
+	g.to(t, entries)
+	g.date = at.Add(s.later)
+	return g, at.Add(s.later)
+}
+
+// TestStatesInWords checks the words for the state of a run.
+func TestStatesInWords(t *testing.T) {
+	b := open(t)
+	web := page(t, dashtest.Options{RunID: "tiny", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	b.show(t, web.URL, "tiny", "light", 800, 600)
+	for status, want := range map[string]string{
+		`run_state: "WaitingForMembers", pending: ["a", "b"], config: { init_min_clients: 3 }, run_state_start_unix_timestamp: 820`:                     "warn Waiting for 1 more member for 3 minutes",
+		`run_state: "WaitingForMembers", pending: [], config: { init_min_clients: 3 }, run_state_start_unix_timestamp: 0`:                               "warn Waiting for 3 more members",
+		`run_state: "WaitingForMembers", pending: ["a"], config: { init_min_clients: 1 }, waits_for_member: true, run_state_start_unix_timestamp: 1000`: "warn Waiting for a former member for 0 seconds",
+		`run_state: "WaitingForMembers", pending: ["a"], config: { init_min_clients: 1 }`:                                                               "warn Starting: enough members have joined",
+		`run_state: "RoundTrain", step: 17`: "good Training, round 17 of 40", `run_state: "RoundWitness", step: 17`: "good Training, round 17 of 40",
+		`run_state: "Cooldown", step: 17`: "good Saving the model of round 16 of 40", `run_state: "Warmup", run_state_start_unix_timestamp: 995`: "good Getting ready: members load the model for 5 seconds",
+		`run_state: "Paused", step: 17, run_state_start_unix_timestamp: 940`: "warn Paused after round 16 of 40 for 60 seconds", `run_state: "Paused", step: 1`: "warn Paused before the first round",
+		`run_state: "Finished", step: 41`: "good Finished", `run_state: "RoundTrain", closed: true, step: 5`: "muted Closed after round 4 of 40",
+		`run_state: "RoundTrain", step: 9, run_state_start_unix_timestamp: 10, config: { max_round_train_time: 8 }`: "bad Dead: the host last answered 15 minutes ago",
+	} {
+		script := `(async () => { const { state } = await import("/progress.js"), { tone, text } = state({ status: { step: 1, total_steps: 40, config: {}, ` + status + ` }, history: { now: 100000 } }, 1000000, 0); return tone + " " + text; })()`
+		if got := b.text(t, script); got != want {
+			t.Errorf("{%s}: the page calls this %q, want %q", status, got, want)
+		}
+	}
+	lost := `(async () => (await import("/progress.js")).state({ status: { run_state: "Warmup", step: 1, total_steps: 40, config: {} } }, 1000000, 940000).text)()`
+	if got := b.text(t, lost); got != "Dead: the host last answered 60 seconds ago" {
+		t.Errorf("without an answer of the host, the page reports %q", got)
+	}
+}
+
+// TestProbation checks that the page shows how long the results of a new member do not count.
+func TestProbation(t *testing.T) {
+	b := open(t)
+	s := screen{run: friendsRun, until: func(r *shown.Run) bool { return r.Status.Step == 15 && r.Status.State == "RoundTrain" }, later: time.Second}
+	s.run.Late, s.run.Probation, s.run.Members = 2, 8, 6
+	g, now := s.open(t)
+	b.freeze(t, now)
+	b.show(t, g.URL, s.run.RunID, "light", 1440, 900)
+	if got := b.text(t, `[...document.querySelectorAll(".faces li")].map((li) => li.textContent).filter((text) => text.includes("probation")).join("; ")`); !strings.Contains(got, dashtest.Key(2).ID().String()[:8]) || !strings.Contains(got, "probation: 6 rounds to go") || strings.Contains(got, "; ") {
+		t.Errorf("on probation: %q", got)
+	}
+}
+
+// TestLostHost checks that the page reports that its host has stopped to answer, and later that the host answers again.
+func TestLostHost(t *testing.T) {
+	b := open(t)
+	s := screens()[0]
+	g, now := s.open(t)
+	b.freeze(t, now)
+	b.show(t, g.URL, s.run.RunID, "light", 1440, 900)
+	words := `document.querySelector("#state").textContent`
+	b.text(t, `(() => { window.real = fetch; window.fetch = async () => { throw new Error("no network"); }; const late = Date.now() + 60000; Date.now = () => late; return ""; })()`)
+	b.refresh(t)
+	if got := b.text(t, words); got != "Dead: the host last answered 60 seconds ago" {
+		t.Errorf("the page reports %q", got)
+	}
+	b.text(t, `window.fetch = window.real, ""`)
+	g.date = now.Add(time.Second)
+	b.text(t, `(() => { const on = Date.now() - 59000; Date.now = () => on; return ""; })()`)
+	b.refresh(t)
+	if got := b.text(t, words); got != "Training, round 35 of 60" {
+		t.Errorf("once the host answers again, the page reports %q", got)
+	}
+}
+
+// TestTakePart checks that the button to take part stays in the window while the reader scrolls, and that the keyboard opens and
+// closes the invitation.
+func TestTakePart(t *testing.T) {
+	b := open(t)
+	s := screens()[0]
+	g, now := s.open(t)
+	b.freeze(t, now)
+	b.show(t, g.URL, s.run.RunID, "light", 390, 844)
+	for _, to := range []string{"0", "1000", "document.documentElement.scrollHeight"} {
+		if got := b.text(t, `(scrollTo(0, `+to+`), (() => { const r = document.querySelector("#take-part").getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight && r.width > 0; })())`); got != "true" {
+			t.Errorf("scrolled to %s, the button is not in the window", to)
+		}
+	}
+	b.do(t, chromedp.Focus(chromedp.CSS("#take-part")), chromedp.KeyEvent(kb.Enter))
+	for _, part := range []string{"#command", "#link", "#copy", "#copy-link", ".qr", "#needs"} {
+		if got := b.text(t, `document.querySelector("#invite `+part+`") !== null`); got != "true" {
+			t.Errorf("the invitation has no %s", part)
+		}
+	}
+	b.axe(t)
+	b.do(t, chromedp.KeyEvent(kb.Escape))
+	if got := b.text(t, `document.querySelector("#invite").open + " " + document.activeElement.id`); got != "false take-part" {
+		t.Errorf("after Escape: %s", got)
+	}
+}
+
+// TestEvidence checks the evidence against ejected members, and the link to it.
+func TestEvidence(t *testing.T) {
+	b := open(t)
+	web := page(t, courtRun)
+	b.show(t, web.URL, courtRun.RunID, "light", 1440, 900)
+	b.do(t, chromedp.Click(chromedp.CSS("#cheats button")))
+	if got := b.text(t, `document.activeElement.getAttribute("aria-labelledby")`); got != "h-evidence" {
+		t.Errorf("the link leads to %s", got)
+	}
+	got := b.text(t, `document.querySelector("#h-evidence").closest("section").textContent`)
+	cheat, slander := dashtest.Key(courtRun.Cheat).ID().String()[:8], dashtest.Key(courtRun.Slander).ID().String()[:8]
+	for _, want := range []string{
+		cheat + "… was ejected: a jury found it guilty (wrong result). Of ", slander + "… was ejected: it made a false accusation (wrong result). Of ",
+		"psyche run examine audited.log --entry ", " of its results counted, ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the evidence does not contain %q: %q", want, got)
+		}
+	}
+	red := `[...document.querySelectorAll("#run .bad")].map((e) => e.closest("tr, li, .banner, section").textContent)`
+	if got := b.text(t, red+`.filter((text) => !/eject/.test(text)).join("; ")`); got != "" {
+		t.Errorf("red is not only for ejected members: %s", got)
+	}
+}
