@@ -59,7 +59,8 @@ type shownRun struct {
 	Reported *reported.Shown `json:"reported"`
 	Join     string          `json:"join"`
 	JoinNote string          `json:"join_note,omitempty"`
-	Link     bool            `json:"join_link"` // the command contains a link, for which there is a QR code
+	Link     bool            `json:"join_link"`          // the command contains a link, for which there is a QR code
+	Use      string          `json:"use_link,omitempty"` // of a finished run: link with which programs get its model
 	Needs    *required.Bytes `json:"join_needs,omitempty"`
 }
 
@@ -90,6 +91,9 @@ func (r *Run) show(last uint32) shownRun {
 		told.Join, told.JoinNote = r.joinCommand(state, view.Run)
 		told.Link = told.Join != "" && r.link(state, view.Run) != ""
 		told.Needs = r.needs(state)
+		if state.RunState == coordinator.Finished && word.MatchString(state.RunID) {
+			told.Use = r.link(state, view.Run)
+		}
 	}
 	if r.Reported != nil {
 		reports := r.Reported.Show(maxPoints)

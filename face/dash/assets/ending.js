@@ -1,5 +1,7 @@
 // Draws the result of a finished run: its model, and commands that use the model.
 import { el, section, whole } from "./parts.js";
+import { address } from "./invite.js";
+import { linkedRun } from "./verify.js";
 
 const plain = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, repository = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
 
@@ -11,6 +13,15 @@ function model(data) {
   return { ...newest, upload: upload && upload.place.split(" ")[0] };
 }
 
+// remote draws the commands for readers without the folder. They get the model from the host or from an upload, and verify
+// its digest.
+function remote(data) {
+  const link = (data.use_link || "").replaceAll("@@HOST@@", address());
+  if (!/^psyche[a-z+]*:\/\/[^'\s]+$/.test(link)) return null;
+  return el("div", { class: "host" }, el("p", {}, "Without that folder, with the link that the host reports:"),
+    el("pre", { tabindex: 0, role: "region", "aria-label": "Commands that get the model by a link" }, el("code", { id: "use-link" }, `psyche-client generate '${link}' --prompt "Once upon a time"\npsyche-client serve-model '${link}'`)), linkedRun(link, data));
+}
+
 // ending draws the model's digest and the commands.
 export function ending(data) {
   const m = model(data), s = data.status;
@@ -19,5 +30,6 @@ export function ending(data) {
   return section("Use the model",
     el("p", {}, "The model is a Hugging Face folder, ", m.upload ? ["which a member uploaded to ", el("code", {}, m.upload), "."] : "which each member has kept. Talk to it:"),
     el("pre", { tabindex: 0, role: "region", "aria-label": "Commands that use the model" }, el("code", { id: "use" }, `psyche-client generate --model ${place} --prompt "Once upon a time"\npsyche-client serve-model --model ${place}`)),
-    el("p", { class: "muted" }, `Digest of the model of step ${whole(m.step)}, which a quorum of members reported: `, el("code", { id: "digest" }, m.digest)));
+    remote(data),
+    el("p", { class: "muted note" }, `Digest of the model of step ${whole(m.step)}, which a quorum of members reported: `, el("code", { id: "digest" }, m.digest)));
 }

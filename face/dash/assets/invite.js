@@ -9,7 +9,7 @@ const $ = (id) => document.getElementById(id);
 export const joinable = (data) => Boolean(data.status && !isOver(data.status) && (data.join || data.join_note));
 
 // address returns the host name under which the browser reached the page.
-const address = () => location.hostname.includes(":") ? `[${location.hostname.replace(/[[\]]/g, "")}]` : location.hostname;
+export const address = () => location.hostname.includes(":") ? `[${location.hostname.replace(/[[\]]/g, "")}]` : location.hostname;
 
 // copier draws a button that copies the text of an element.
 function copier(id, of, text, say) {

@@ -111,6 +111,12 @@ function start(host, last, changed) {
   changed();
 }
 
+// linkedRun compares a link to a run, which the host reports, with the verified run. It returns a warning or null.
+export function linkedRun(link, data) {
+  const verdict = isVerified(data.key) && !saved ? named(link, check.report, data.status.run_id) : null;
+  return verdict && !verdict.good ? el("p", { class: "problem", role: "alert" }, "The link does not name the run that was verified. " + verdict.words) : null;
+}
+
 // seal draws the result of the check in short: what was verified, and when. Without a result, its button starts the check.
 export function seal(host, data, size, last, now, changed) {
   const log = host.log || saved && saved.log, report = of(data.key), busy = check.run === data.key && check.busy;
