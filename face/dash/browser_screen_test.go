@@ -193,6 +193,26 @@ func TestProbation(t *testing.T) {
 	}
 }
 
+// TestUseTheModel checks the commands for the model of a finished run, and its digest.
+func TestUseTheModel(t *testing.T) {
+	b := open(t)
+	web := page(t, friendsRun)
+	b.show(t, web.URL, friendsRun.RunID, "light", 1440, 900)
+	b.do(t, chromedp.Click(chromedp.CSS("#take-part")))
+	if got := b.text(t, `document.activeElement.getAttribute("aria-labelledby")`); got != "h-use-the-model" {
+		t.Errorf("the button in the header leads to %s", got)
+	}
+	if got := b.text(t, `document.querySelector("#use").textContent`); !strings.HasPrefix(got, "psyche-client generate --model ~/.local/state/psyche/runs/tiny-llama-*/tiny-llama-step60 --prompt ") {
+		t.Errorf("commands with a folder: %q", got)
+	}
+	if got := b.text(t, `document.querySelector("#use-link").textContent`); !strings.HasPrefix(got, "psyche-client generate 'psyche://127.0.0.1:39405/tiny-llama?key="+dashtest.Key(-1).ID().String()+"&genesis=") {
+		t.Errorf("commands with a link: %q", got)
+	}
+	if got := b.text(t, `document.querySelector("#digest").textContent`); len(got) != 64 || !strings.HasPrefix(got, "013d") { // as dashtest makes it for the last step
+		t.Errorf("digest %q", got)
+	}
+}
+
 // TestLostHost checks that the page reports that its host has stopped to answer, and later that the host answers again.
 func TestLostHost(t *testing.T) {
 	b := open(t)
@@ -212,6 +232,27 @@ func TestLostHost(t *testing.T) {
 	b.refresh(t)
 	if got := b.text(t, words); got != "Training, round 35 of 60" {
 		t.Errorf("once the host answers again, the page reports %q", got)
+	}
+}
+
+// TestKeepsClicks checks that the page is not redrawn between the press and the release of a button.
+func TestKeepsClicks(t *testing.T) {
+	b := open(t)
+	s := screens()[0]
+	g, now := s.open(t)
+	b.freeze(t, now)
+	b.show(t, g.URL, s.run.RunID, "light", 1440, 900)
+	b.text(t, `document.querySelector("#title").dataset.old = "yes", dispatchEvent(new PointerEvent("pointerdown")), ""`)
+	g.about(setting(map[string]any{"status.step": 36})...)
+	b.refresh(t)
+	old := `document.querySelector("#title").dataset.old || "no"`
+	if got := b.text(t, old); got != "yes" {
+		t.Error("the page was redrawn while a button was pressed")
+	}
+	b.text(t, `dispatchEvent(new PointerEvent("pointerup")), new Promise((go) => setTimeout(go, 50)).then(() => "")`)
+	b.refresh(t)
+	if got := b.text(t, old); got != "no" {
+		t.Error("the page was not redrawn after the button was released")
 	}
 }
 

@@ -101,10 +101,15 @@ async function followed() {
 // forget drops the older events that the page has fetched.
 function forget() { view.older = []; view.olderLeft = null; }
 
-// draw redraws the run if anything changed, and every 10 s to update ages. It waits while the reader marks text or drags.
+let pressed = false; // a redraw between the press and the release of a button would lose the click
+addEventListener("pointerdown", () => { pressed = true; }, true);
+for (const kind of ["pointerup", "pointercancel"]) addEventListener(kind, () => setTimeout(() => { pressed = false; }), true);
+
+// draw redraws the run if anything changed, and every 10 s to update ages. It waits while the reader marks text, drags or
+// presses a button.
 function draw() {
   const old = data && data.status && !isOver(data.status) && Date.now() - drawnAt > 10000;
-  if ((stale || old) && !marking() && !dragging()) show();
+  if ((stale || old) && !pressed && !marking() && !dragging()) show();
 }
 
 function fresh(trouble) {
