@@ -188,7 +188,6 @@ var formats = map[uint8]format{
 		c.uint8((*uint8)(&a.Place.Kind), "kind of place")
 		c.text(&a.Place.Repo, "repository", coordinator.MaxRepoLength)
 		c.text(&a.Place.Revision, "revision", coordinator.MaxRepoLength)
-		c.limited(len(a.Place.Repo)+len(a.Place.Revision), coordinator.MaxRepoLength, "repository and revision")
 	}),
 	kindEquivocation: fieldsOf((*coder).equivocation),
 	kindReturn:       fieldsOf(func(c *coder, a *coordinator.Return) { c.uint32(&a.Epoch, "return") }),
