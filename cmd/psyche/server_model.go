@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
+	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/face/dash/hostpage"
@@ -23,7 +27,7 @@ func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Opt
 				return usagef("--member-checkpoints %s: %w", pattern, err)
 			}
 		}
-		o.Recorded = (&recordedModels{patterns: c.MemberCheckpoints, logger: logger}).model
+		o.Recorded = newRecordedModels(c.MemberCheckpoints, logger).model
 	}
 	if c.ModelPath == "" {
 		for _, run := range runs {
@@ -47,51 +51,121 @@ func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Opt
 	return nil
 }
 
-// recordedModels finds recorded models in the checkpoint folders of members. It keeps the hashes of the
-// newest requested model.
+// recordedModels finds recorded models in the checkpoint folders of members. It hashes each folder once, and
+// one folder at a time, because unknown clients choose which models they request.
 type recordedModels struct {
 	patterns []string
 	logger   *slog.Logger
+	turn     chan struct{} // has a value while a call searches or hashes
+
+	folders map[recordedModel][]string // of the last search
+	search  time.Time                  // of the last search
 
 	mu     sync.Mutex
+	hashed map[recordedModel]hashedModel
+}
+
+// recordedModel names a model of a run.
+type recordedModel struct {
 	runID  string
 	digest [32]byte
-	held   *modelarchive.Archive // nil: none yet
 }
 
-// model returns the model with a digest, or nil. The first call for a model reads the whole model, and
-// other calls wait for it.
+// hashedModel is the result of hashing a folder.
+type hashedModel struct {
+	dir     string
+	folder  os.FileInfo           // of dir
+	archive *modelarchive.Archive // nil: the folder cannot be served
+}
+
+// searchPause is the time between two searches of the folders.
+const searchPause = time.Second
+
+func newRecordedModels(patterns []string, logger *slog.Logger) *recordedModels {
+	return &recordedModels{patterns: patterns, logger: logger, turn: make(chan struct{}, 1), hashed: make(map[recordedModel]hashedModel)}
+}
+
+// model returns the model with a digest, or nil. The first call for a model reads the whole model. Calls for
+// models that have been read do not wait.
 func (r *recordedModels) model(ctx context.Context, runID string, digest [32]byte) server.Model {
+	wanted := recordedModel{runID, digest}
+	found, ok := r.lookUp(wanted)
+	if !ok {
+		select {
+		case r.turn <- struct{}{}:
+			defer func() { <-r.turn }()
+		case <-ctx.Done():
+			return nil
+		}
+		if found, ok = r.lookUp(wanted); !ok {
+			found = r.hash(ctx, wanted)
+		}
+	}
+	if found.archive == nil {
+		return nil
+	}
+	return found.archive
+}
+
+// lookUp returns the result of hashing a folder of a model, if the folder is still in its place.
+func (r *recordedModels) lookUp(wanted recordedModel) (found hashedModel, ok bool) {
+	r.mu.Lock()
+	found, ok = r.hashed[wanted]
+	r.mu.Unlock()
+	return found, ok && found.inPlace()
+}
+
+func (h hashedModel) inPlace() bool {
+	now, err := os.Stat(h.dir)
+	return err == nil && os.SameFile(now, h.folder) && now.ModTime().Equal(h.folder.ModTime())
+}
+
+// hash searches for a model and hashes it. The caller has the turn.
+func (r *recordedModels) hash(ctx context.Context, wanted recordedModel) (result hashedModel) {
+	if time.Since(r.search) >= searchPause {
+		r.find()
+		r.search = time.Now()
+	}
+	for _, dir := range r.folders[wanted] {
+		folder, err := os.Stat(dir)
+		if err != nil {
+			continue
+		}
+		archive, err := modelarchive.Open(ctx, dir, meter.Logged(r.logger, "hashing a recorded model"))
+		if ctx.Err() != nil {
+			return hashedModel{}
+		}
+		result = hashedModel{dir, folder, archive}
+		if err == nil {
+			r.logger.Info("serving a recorded model to every client", "run", wanted.runID, "dir", dir, "MiB", archive.Size()>>20)
+			break
+		}
+		r.logger.Warn("cannot serve a recorded model", "run", wanted.runID, "dir", dir, "err", err)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held != nil && r.runID == runID && r.digest == digest {
-		return r.held
+	maps.DeleteFunc(r.hashed, func(_ recordedModel, h hashedModel) bool { return !h.inPlace() })
+	if result.dir != "" {
+		r.hashed[wanted] = result
 	}
-	dir := r.find(runID, digest)
-	if dir == "" {
-		return nil
-	}
-	archive, err := modelarchive.Open(ctx, dir, meter.Logged(r.logger, "hashing a recorded model"))
-	if err != nil {
-		r.logger.Warn("cannot serve a recorded model", "run", runID, "dir", dir, "err", err)
-		return nil
-	}
-	r.logger.Info("serving a recorded model to every client", "run", runID, "dir", dir, "MiB", archive.Size()>>20)
-	r.runID, r.digest, r.held = runID, digest, archive
-	return archive
+	return result
 }
 
-// find returns the folder whose facts name the run and the digest, or an empty string. Clients
-// compare the digest of their download.
-func (r *recordedModels) find(runID string, digest [32]byte) string {
+// find lists the folders by the run and the digest that their facts name. Clients compare the digest of
+// their download.
+func (r *recordedModels) find() {
+	r.folders = make(map[recordedModel][]string)
 	for _, pattern := range r.patterns {
 		dirs, _ := filepath.Glob(filepath.Join(pattern, "*-step*")) // handOut checked the pattern
 		for _, dir := range dirs {
 			facts, err := checkpoint.ReadFacts(dir)
-			if err == nil && facts.RunID == runID && facts.Digest == fmt.Sprintf("%x", digest) {
-				return dir
+			if err != nil {
+				continue
+			}
+			if digest, err := hex.DecodeString(facts.Digest); err == nil && len(digest) == 32 {
+				model := recordedModel{facts.RunID, [32]byte(digest)}
+				r.folders[model] = append(r.folders[model], dir)
 			}
 		}
 	}
-	return ""
 }
