@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/meter"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -41,19 +42,18 @@ type Recorded struct {
 // user's checkpoint folder, earlier downloads, the server, and the locations that members reported. The
 // error wraps ErrNowhere if none has the model.
 func (r *Recorded) Model(ctx context.Context, c coordinator.Checkpoint, places []coordinator.Place) (dir string, err error) {
-	own := keep.Folder{Dir: r.OwnDir, RunID: r.RunID}.Checkpoint(c.Step)
-	to := r.folder(c.Digest)
-	for _, dir := range []string{own, to} {
-		err := r.verify(ctx, dir, c.Digest)
-		switch {
-		case err == nil:
-			return dir, nil
-		case ctx.Err() != nil:
-			return "", err
-		case !errors.Is(err, fs.ErrNotExist):
-			r.Logger.Warn("a copy of the model on this machine cannot be used", "dir", dir, "err", err)
-		}
+	if dir, err := r.onThisMachine(ctx, c); dir != "" || err != nil {
+		return dir, err
 	}
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if dir, err := r.onThisMachine(ctx, c); dir != "" || err != nil { // another process may have downloaded it
+		return dir, err
+	}
+	to := r.folder(c.Digest)
 	if err := os.RemoveAll(to); err != nil {
 		return "", fmt.Errorf("remove a damaged download: %w", err)
 	}
@@ -66,6 +66,45 @@ func (r *Recorded) Model(ctx context.Context, c coordinator.Checkpoint, places [
 	}
 	r.forgetOthers(to)
 	return to, nil
+}
+
+// onThisMachine returns the folder of a copy on this machine, or an empty string. The error is that of ctx.
+func (r *Recorded) onThisMachine(ctx context.Context, c coordinator.Checkpoint) (string, error) {
+	own := keep.Folder{Dir: r.OwnDir, RunID: r.RunID}.Checkpoint(c.Step)
+	for _, dir := range []string{own, r.folder(c.Digest)} {
+		err := r.verify(ctx, dir, c.Digest)
+		switch {
+		case err == nil:
+			return dir, nil
+		case ctx.Err() != nil:
+			return "", err
+		case !errors.Is(err, fs.ErrNotExist):
+			r.Logger.Warn("a copy of the model on this machine cannot be used", "dir", dir, "err", err)
+		}
+	}
+	return "", nil
+}
+
+// lock waits until no other process changes the downloads of the run. A process that downloads a model
+// removes others, and must not remove what another process is downloading.
+func (r *Recorded) lock(ctx context.Context) (unlock func(), err error) {
+	path := r.CacheDir + ".lock"
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, fmt.Errorf("create the folder for downloads: %w", err)
+	}
+	file, err := filelock.Open(path, 0o600)
+	if errors.Is(err, filelock.ErrHeld) {
+		r.Logger.Info("waiting for a download of another process" + filelock.By(err))
+		file, err = filelock.Wait(ctx, path, 0o600)
+	}
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, err
+	case err != nil: // such as a file system without locks
+		r.Logger.Warn("cannot lock the downloads; start no other command for this run meanwhile", "err", err)
+		return func() {}, nil
+	}
+	return func() { _ = file.Close() }, nil // the file remains for later locks
 }
 
 // Own returns the newest model in the user's checkpoint folder, and its step. It verifies the digest that

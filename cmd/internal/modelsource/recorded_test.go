@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -125,5 +126,56 @@ func TestRecordedFromTheServer(t *testing.T) {
 	}
 	if _, err := os.Stat(r.folder(wanted.Digest)); !os.IsNotExist(err) {
 		t.Errorf("the other model stays: %v", err)
+	}
+}
+
+// TestRecordedByTwoProcesses checks that a process that wants another model waits until the download of the
+// first process is complete. If it did not wait, it would remove what the first process downloads.
+func TestRecordedByTwoProcesses(t *testing.T) {
+	files, digest := testModel(t, truly)
+	dir := filepath.Join(t.TempDir(), "model")
+	put(t, dir, files)
+	archive, err := modelarchive.Open(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, proceed := make(chan struct{}, 100), make(chan struct{})
+	s := servertest.Start(t, server.Options{
+		Listen: "127.0.0.1:0", Runs: []server.Genesis{backendtest.Genesis("run", 3)}, WithdrawGrace: -1,
+		Recorded: func(context.Context, string, [32]byte) server.Model {
+			asked <- struct{}{}
+			<-proceed
+			return archive
+		},
+	})
+	first, wanted := recordedOf(t, digest)
+	first.Addr = s.Address
+	second := *first
+	second.Addr = ""
+	got := make(chan error, 2)
+	go func() {
+		dir, err := first.Model(t.Context(), wanted, nil)
+		if err == nil {
+			_, err = checkpoint.DigestDir(t.Context(), dir, nil)
+		}
+		got <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	other := wanted
+	other.Digest[0]++
+	if _, err := second.Model(ctx, other, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the second process does not wait: %v", err)
+	}
+	go func() { // without a server: it gets the first process's download
+		_, err := second.Model(t.Context(), wanted, nil)
+		got <- err
+	}()
+	close(proceed)
+	for range 2 {
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
 	}
 }
