@@ -505,3 +505,23 @@ func TestClientEndsEarly(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestMemberCheckpointsOfAnyFolder checks that the server finds the models of the host's client, whatever the
+// characters of the run's folder.
+func TestMemberCheckpointsOfAnyFolder(t *testing.T) {
+	for _, name := range []string{"run", "my [run", "a[b]c", "run]", `a*b`, "why?", `back\slash`} {
+		if filepath.Separator == '\\' && strings.ContainsAny(name, `*?\`) {
+			continue
+		}
+		h := &host{Options: Options{Dir: filepath.Join(t.TempDir(), name)}}
+		want := h.path("client", "psyche", "runs", "run-1")
+		if err := os.MkdirAll(want, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		args := h.serverArguments()
+		pattern := args[slices.Index(args, "--member-checkpoints")+1]
+		if found, err := filepath.Glob(pattern); err != nil || !slices.Equal(found, []string{want}) {
+			t.Errorf("%s: %v, %v", pattern, found, err)
+		}
+	}
+}

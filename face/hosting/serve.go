@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -169,7 +170,7 @@ func (h *host) serverArguments() []string {
 		"server", "run", "--save-state-dir", h.path("server"), "--data-config", h.path("data.toml"),
 		"--server-addr", listen, "--server-port", strconv.Itoa(int(h.FirstPort)), "--public-addr", h.address(h.Host, 0),
 		"--http-addr", h.address(recipe.Loopback, pagePort), "--member-events", h.path("client", "events.jsonl"), "--log", "console",
-		"--member-checkpoints", h.path("client", "psyche", "runs", "*"),
+		"--member-checkpoints", filepath.Join(exactly(h.path("client", "psyche", "runs")), "*"),
 	}
 	if !h.begun() {
 		args = append(args, "--state", h.path(stateFile))
@@ -184,6 +185,15 @@ func (h *host) serverArguments() []string {
 		args = append(args, "--model-path", h.Model)
 	}
 	return args
+}
+
+// exactly returns the pattern that matches only a path.
+func exactly(path string) string {
+	quoted := strings.NewReplacer("[", "[[]", "*", "[*]", "?", "[?]")
+	if filepath.Separator != '\\' {
+		quoted = strings.NewReplacer("[", "[[]", "*", "[*]", "?", "[?]", `\`, `\\`)
+	}
+	return quoted.Replace(path)
 }
 
 func (h *host) serverProcess() *child.Process {
