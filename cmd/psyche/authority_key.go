@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,13 @@ func (f actFlags) authorityKey(ctx context.Context, to console, missing error) (
 		return identity.Key{}, err
 	}
 	for _, path := range keyPlaces(os.LookupEnv) {
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			continue // reading a pipe would not end
+		}
 		key, err := identity.LoadKeyFile(path)
+		if errors.Is(err, identity.ErrKeyFileOpen) {
+			missing = fmt.Errorf("%w; %w", missing, err)
+		}
 		if err == nil && coordinator.ClientID(key.ID()) == state.Authority.Main {
 			_, _ = fmt.Fprintf(to.err, "psyche: signing with %s, the key of the run's main authority\n", path)
 			return key, nil
