@@ -36,6 +36,7 @@ type pusher struct {
 	took    time.Duration       // time until half of the members had the newest pushed result; 0: unknown
 	sent    int                 // bytes of the pushes of this result
 	skipped int                 // number of later results that would have taken too long to push
+	tries   int                 // number of pushes that only measured the time
 }
 
 // members returns the members that the next result is pushed to. If some is true, these members only
@@ -60,7 +61,12 @@ func (p *pusher) members(all []identity.ID, size int, round time.Duration) (reac
 		return reached, false
 	case p.took == 0:
 		tried := min(untriedPushes/size, len(reached))
-		return reached[:tried], tried < len(reached)
+		if tried == len(reached) || tried == 0 {
+			return reached[:tried], tried < len(reached)
+		}
+		from := p.tries % len(reached) // other members than last time, which may have refused
+		p.tries += tried
+		return slices.Concat(reached[from:], reached[:from])[:tried], true
 	case p.expected(total) <= min(round/pushShare, longestPush):
 		return reached, false
 	}

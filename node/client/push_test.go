@@ -140,3 +140,26 @@ func TestPushesOnSlowLinks(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusingMembersDoNotPreventPushes checks that members that refuse all pushes at once prevent the
+// measurement of the time only until other members are tried.
+func TestRefusingMembersDoNotPreventPushes(t *testing.T) {
+	const size, refusing = 470_000, 4
+	var members []identity.ID
+	for i := range 15 {
+		members = append(members, clienttest.Key(i+1).ID())
+	}
+	var p pusher
+	for result := range 3 {
+		reached, some := p.members(members, size, 10*time.Second)
+		if len(reached) == len(members) && !some && result > 0 {
+			return
+		}
+		took := 50 * time.Millisecond
+		if slices.Contains(members[:refusing], reached[0]) {
+			took = 0
+		}
+		p.finished(reached, size, make([]bool, len(reached)), took)
+	}
+	t.Error("results are not pushed to all members")
+}
