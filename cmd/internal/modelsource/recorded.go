@@ -159,11 +159,8 @@ func (r *Recorded) fromServer(ctx context.Context, digest [32]byte, to string) e
 // run began with. before is the error of the server.
 func (r *Recorded) fromPlaces(ctx context.Context, c coordinator.Checkpoint, places []coordinator.Place, to string, before error) error {
 	why := fmt.Errorf("%w: the server: %w", ErrNowhere, before)
-	key, err := identity.Generate(rand.Reader) // a new key, so that no other process uses the folder of the downloads
-	if err != nil {
-		return err
-	}
-	source, err := New(Options{RunID: r.RunID, Member: key.ID(), SharedMiB: modelarchive.MaxSize >> 20, Hub: r.Hub, Logger: r.Logger})
+	// The digest instead of a key: the same folder after a killed process, whose files it removes.
+	source, err := New(Options{RunID: r.RunID, Member: identity.ID(c.Digest), SharedMiB: modelarchive.MaxSize >> 20, Hub: r.Hub, Logger: r.Logger})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/modelarchive"
@@ -78,6 +79,11 @@ func TestRecordedFromThisMachine(t *testing.T) {
 		t.Errorf("without a source: %v", err)
 	}
 	put(t, filepath.Join(r.CacheDir, "earlier"), files)
+	reports, err := reportsDir(r.RunID, identity.ID(digest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(reports, "of a killed process"), files)
 	for _, places := range [][]coordinator.Place{places, nil} { // the second time from the cache
 		dir, err := r.Model(t.Context(), wanted, places)
 		if err != nil {
@@ -89,6 +95,9 @@ func TestRecordedFromThisMachine(t *testing.T) {
 	}
 	if kept, err := os.ReadDir(r.CacheDir); err != nil || len(kept) != 1 {
 		t.Errorf("the cache has %v, %v", kept, err)
+	}
+	if _, err := os.Stat(reports); !os.IsNotExist(err) {
+		t.Errorf("files of a killed process: %v", err)
 	}
 	damage(t, r.folder(digest))
 	if _, err := r.Model(t.Context(), wanted, places); err != nil {
