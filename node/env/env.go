@@ -72,6 +72,8 @@ var ErrNoRoom = errors.New("not enough memory for shared data; raise --max-blob-
 type Blobs interface {
 	// Put makes data available to members until Drop. The caller must not modify data afterwards.
 	Put(data []byte) ([32]byte, error)
+	// Keep is Put for data that another member sent. The error is ErrNoRoom if there is no memory to keep it.
+	Keep(data []byte) ([32]byte, error)
 	// Lend is Put for data that the caller keeps in memory until Drop anyway.
 	Lend(data []byte) ([32]byte, error)
 	// LendFrom is Lend for data in a file. The caller must not close the file; the garbage

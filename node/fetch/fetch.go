@@ -149,7 +149,7 @@ func (f *Fetcher) begin(w want, terms Terms, brought []byte) {
 		holders = f.holders(f.ID, w)
 	} else {
 		fetch = func(context.Context, [32]byte, uint64, []identity.ID) ([]byte, error) {
-			_, err := f.Blobs.Put(brought)
+			_, err := f.Blobs.Keep(brought)
 			return brought, err
 		}
 	}

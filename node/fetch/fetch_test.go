@@ -316,3 +316,17 @@ func TestPushEndsAFetch(t *testing.T) {
 		t.Errorf("state %v, held %d, %d flights, pace %v", c.State, len(r.owner.held), len(r.flights), r.pace)
 	}
 }
+
+// TestPushesWithoutRoom checks that a pushed result for which there is no memory is not held, and is fetched later.
+func TestPushesWithoutRoom(t *testing.T) {
+	r := newRig(t, clienttest.Hash(1))
+	c := r.enter(t, r.slot, clienttest.Hash(1))
+	payload := r.result(r.slot, c)
+	r.store.err = env.ErrNoRoom
+	a := clienttest.Announcement(r.slot.Batch, c.Commitment, [32]byte{})
+	r.Take(r.tally, a, payload, Terms{Trainer: &clienttest.Trainer{}, Completion: completion, Round: completion})
+	r.clock.finish()
+	if c.State != tally.Announced || len(r.owner.held) != 0 || r.owner.noRoom != 1 || len(r.flights) != 0 {
+		t.Errorf("state %v, held %d, without room %d, %d flights", c.State, len(r.owner.held), r.owner.noRoom, len(r.flights))
+	}
+}

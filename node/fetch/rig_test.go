@@ -133,7 +133,7 @@ type store struct {
 	blobs     map[[32]byte][]byte
 	asked     []asked
 	dropped   [][32]byte
-	err       error // error of fetches from holders, if not nil
+	err       error // error of fetches from holders, and of Keep, if not nil
 	forgetful bool  // discards fetched blobs
 }
 
@@ -141,6 +141,13 @@ func (s *store) Put(data []byte) ([32]byte, error) {
 	hash := blake3.Sum256(data)
 	s.blobs[hash] = data
 	return hash, nil
+}
+
+func (s *store) Keep(data []byte) ([32]byte, error) {
+	if s.err != nil {
+		return [32]byte{}, s.err
+	}
+	return s.Put(data)
 }
 
 func (s *store) Drop(hash [32]byte) {

@@ -200,6 +200,9 @@ func (n *Node) Put(data []byte) ([32]byte, error) {
 	return hash, nil
 }
 
+// Keep implements env.Blobs.
+func (n *Node) Keep(data []byte) ([32]byte, error) { return n.Put(data) }
+
 // Lend implements env.Blobs.
 func (n *Node) Lend(data []byte) ([32]byte, error) { return n.Put(data) }
 

@@ -101,6 +101,15 @@ func (n *Network) Misbehaved(peer identity.ID, detail string) {
 // Put shares data. The caller must not modify it afterwards.
 func (n *Network) Put(data []byte) ([32]byte, error) { return n.store.Put(data), nil }
 
+// Keep is Put for data of another member, as far as it fits into the memory.
+func (n *Network) Keep(data []byte) ([32]byte, error) {
+	hash, err := n.store.Keep(data)
+	if errors.Is(err, blob.ErrFull) {
+		err = fmt.Errorf("%w: %w", err, env.ErrNoRoom)
+	}
+	return hash, err
+}
+
 // Lend is Put for data that the caller keeps in memory until Drop anyway.
 func (n *Network) Lend(data []byte) ([32]byte, error) { return n.store.Lend(data), nil }
 

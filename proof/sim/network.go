@@ -244,6 +244,9 @@ func (p *process) Put(data []byte) ([32]byte, error) {
 	return hash, nil
 }
 
+// Keep implements env.Blobs.
+func (p *process) Keep(data []byte) ([32]byte, error) { return p.Put(data) }
+
 // Lend implements env.Blobs.
 func (p *process) Lend(data []byte) ([32]byte, error) { return p.Put(data) }
 

@@ -130,14 +130,26 @@ func cost(size uint64) int64 {
 	return int64(size + 8 + pairSize*max(groups, 1) - pairSize)
 }
 
-// Put stores data, retains it and returns its hash. The caller must not modify data afterwards.
+// Put stores data, retains it and returns its hash, even above the limit of the memory. The caller must not
+// modify data afterwards.
 func (s *Store) Put(data []byte) Hash {
+	h, _ := s.put(data, true) // fails only if data must fit
+	return h
+}
+
+// Keep is Put for data of another member, which must fit. The error matches ErrFull.
+func (s *Store) Keep(data []byte) (Hash, error) { return s.put(data, false) }
+
+func (s *Store) put(data []byte, always bool) (Hash, error) {
 	outboard, sum := bao.EncodeBuf(data, group, true)
 	e := &entry{hash: Hash(sum), size: uint64(len(data)), data: data, outboard: made(outboard)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.blobs[e.hash] == nil {
-		if e.room = s.roomFor(e.size); e.room == nil {
+		if e.room = s.roomFor(e.size); e.room == nil && !always {
+			return e.hash, fmt.Errorf("%w: %d bytes, limit %d, in use %d", ErrFull, e.size, s.memory.max, s.memory.used-s.memory.loose)
+		}
+		if e.room == nil {
 			e.room = &s.memory
 		}
 		e.room.used += cost(e.size)
@@ -154,7 +166,7 @@ func (s *Store) Put(data []byte) Hash {
 		}
 	}
 	s.retain(e.hash)
-	return e.hash
+	return e.hash, nil
 }
 
 // write moves a new payload from memory to its file. A payload that cannot be written stays in

@@ -440,3 +440,36 @@ func (s *Store) usage() used {
 	defer s.mu.Unlock()
 	return used{Blobs: len(s.blobs), Memory: s.memory.used, Disk: s.disk.used}
 }
+
+// TestKeepStaysBelowTheLimit checks that data of other members does not exceed the limit of the memory, unlike
+// this client's own data, and that it is kept again when there is room.
+func TestKeepStaysBelowTheLimit(t *testing.T) {
+	const size = 300_000
+	s := openStore(t, "")
+	s.memory.max = 1 << 20
+	data := func(b byte) []byte { return bytes.Repeat([]byte{b}, size) }
+	var kept []Hash
+	for i := range byte(5) {
+		h, err := s.Keep(data(i))
+		if want := i >= 3; errors.Is(err, ErrFull) != want {
+			t.Fatalf("result %d: %v", i, err)
+		}
+		if err == nil {
+			kept = append(kept, h)
+		}
+	}
+	if usage := s.usage(); usage.Memory > 1<<20 || usage.Blobs != 3 {
+		t.Errorf("usage %+v", usage)
+	}
+	if h, err := s.Keep(data(0)); err != nil || h != kept[0] {
+		t.Errorf("a held result: %v", err)
+	}
+	s.Drop(kept[0])
+	if _, err := s.Keep(data(4)); err != nil {
+		t.Error(err)
+	}
+	s.Put(data(5))
+	if usage := s.usage(); usage.Blobs != 4 {
+		t.Errorf("usage with this client's data: %+v", usage)
+	}
+}
