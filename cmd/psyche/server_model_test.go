@@ -99,7 +99,7 @@ func TestRecordedModelsAreHashedOnce(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if r.model(ended, "run", [32]byte{6}) != nil {
-		t.Error("a model that nobody has")
+		t.Error("a model is served that no folder has")
 	}
 	<-r.turn
 	if err := os.RemoveAll(old); err != nil {

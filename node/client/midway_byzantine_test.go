@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/binary"
-	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/record/event"
+	"lukechampine.com/blake3"
 )
 
 // twisted is a network whose client changes its answers to the requests of peers.
@@ -181,6 +181,26 @@ func (n *narrow) Put(data []byte) ([32]byte, error) {
 	return hash, err
 }
 
+func (n *narrow) Keep(data []byte) ([32]byte, error) {
+	if !n.fits(blake3.Sum256(data), len(data)) {
+		return [32]byte{}, env.ErrNoRoom
+	}
+	return n.Put(data)
+}
+
+// fits reports whether there is room for a blob, or whether the blob is here.
+func (n *narrow) fits(hash [32]byte, size int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, here := n.held[hash]; here {
+		return true
+	}
+	for _, held := range n.held {
+		size += held
+	}
+	return size <= n.room
+}
+
 func (n *narrow) Drop(hash [32]byte) {
 	n.Network.Drop(hash)
 	n.mu.Lock()
@@ -189,15 +209,7 @@ func (n *narrow) Drop(hash [32]byte) {
 }
 
 func (n *narrow) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
-	n.mu.Lock()
-	used := int(size)
-	if _, here := n.held[hash]; here {
-		used = math.MinInt
-	}
-	for _, held := range n.held {
-		used += held
-	}
-	if n.mu.Unlock(); used > n.room {
+	if !n.fits(hash, int(size)) {
 		return nil, env.ErrNoRoom
 	}
 	data, err := n.Network.Fetch(ctx, hash, size, holders)

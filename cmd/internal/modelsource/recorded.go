@@ -68,7 +68,7 @@ func (r *Recorded) Model(ctx context.Context, c coordinator.Checkpoint, places [
 	return to, nil
 }
 
-// onThisMachine returns the folder of a copy on this machine, or an empty string. The error is that of ctx.
+// onThisMachine returns the folder of a copy on this machine, or an empty string. An error means that ctx ended.
 func (r *Recorded) onThisMachine(ctx context.Context, c coordinator.Checkpoint) (string, error) {
 	own := keep.Folder{Dir: r.OwnDir, RunID: r.RunID}.Checkpoint(c.Step)
 	for _, dir := range []string{own, r.folder(c.Digest)} {
