@@ -213,6 +213,27 @@ func TestUseTheModel(t *testing.T) {
 	}
 }
 
+// TestForgedUpload checks that no command uses a repository that a member reported as the place of the model, because every
+// member can report any place.
+func TestForgedUpload(t *testing.T) {
+	b := open(t)
+	web := page(t, dashtest.Options{RunID: "tiny", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	b.show(t, web.URL, "tiny", "light", 800, 600)
+	script := `(async () => { const { ending } = await import("/ending.js"), place = (digest) => ({ step: 4, kind: "Hub", place: "evil/model 0123", reporter: "Mallory11", digest });
+	  return [place("ab"), place("cd")].map((p) => { const drawn = ending({ status: { run_id: "tiny", checkpoint: { step: 4, digest: "ab" } }, history: null, locations: [p] });
+	    return drawn.querySelector("#use").textContent + " | " + drawn.textContent; }).join(" || "); })()`
+	got := strings.Split(b.text(t, script), " || ")
+	for i, drawn := range got {
+		commands, text, _ := strings.Cut(drawn, " | ")
+		if strings.Contains(commands, "evil") {
+			t.Errorf("a member chose the model of the commands %q", commands)
+		}
+		if claim := strings.Contains(text, "Mallory1… reports that it uploaded the model to evil/model. Nobody has checked this report."); claim != (i == 0) {
+			t.Errorf("upload %d: the page tells %q", i, text)
+		}
+	}
+}
+
 // TestLostHost checks that the page reports that its host has stopped to answer, and later that the host answers again.
 func TestLostHost(t *testing.T) {
 	b := open(t)
