@@ -94,7 +94,7 @@ func placeCard(dir string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	temporary := dir + ".card"
+	temporary := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".card")   // hidden: no file of the user has this name
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a killed process
 		return err
 	}
@@ -134,6 +134,19 @@ func readCard(dir string) ([]byte, error) {
 func holdsOwnCard(dir string) bool {
 	text, err := readCard(dir)
 	return err == nil && IsOwnCard(text)
+}
+
+// keptCard returns the card that a person wrote into the folder of a training, which has the optimizer's
+// state. It returns nil if there is none.
+func keptCard(dir string) ([]byte, error) {
+	if _, err := os.Stat(filepath.Join(dir, optimizerFile)); err != nil {
+		return nil, nil
+	}
+	text, err := readCard(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && IsOwnCard(text) {
+		return nil, nil
+	}
+	return text, err
 }
 
 // cardModel are the facts about a model that its folder contains.

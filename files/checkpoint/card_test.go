@@ -12,6 +12,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/files/safetensors"
 )
 
 // fullCard is a card with all fields.
@@ -143,5 +144,51 @@ func TestWriteCard(t *testing.T) {
 	}
 	if err := errors.Join(os.Remove(path), WriteCard(dir, fullCard), RemoveDir(dir)); err != nil {
 		t.Errorf("a folder with a generated card cannot be removed: %v", err)
+	}
+}
+
+// TestTrainingKeepsCard checks that a training, which saves into the same folder again, keeps the card of a person who
+// followed the hint in the generated card, and that the folder is not removed.
+func TestTrainingKeepsCard(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "m")
+	state := Extra{optimizerFile, func(path string) error { return safetensors.Write(path, nil, nil) }}
+	if err := errors.Join(WriteDir(dir, sample(1), state), WriteCard(dir, fullCard)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, CardFile)
+	generated, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := strings.ReplaceAll(string(generated), cardMark, "")
+	if err := os.WriteFile(path, []byte(mine), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(CheckTarget(dir), WriteDir(dir, sample(2), state), WriteCard(dir, fullCard)); err != nil {
+		t.Fatalf("the training cannot be saved: %v", err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != mine {
+		t.Errorf("the user's card is now %q, %v", text, err)
+	}
+	if s, err := ReadDir(dir); err != nil || s.Step != 2 {
+		t.Errorf("step %d, %v", s.Step, err)
+	}
+	if err := RemoveDir(dir); !errors.Is(err, errOccupied) {
+		t.Errorf("a folder with a user's card may be removed: %v", err)
+	}
+}
+
+// TestWriteCardLeavesOtherFiles checks that no file of the user beside the folder is removed.
+func TestWriteCardLeavesOtherFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "m")
+	if err := WriteDir(dir, sample(120), facts.Extra()); err != nil {
+		t.Fatal(err)
+	}
+	other := dir + ".card"
+	if err := errors.Join(os.WriteFile(other, []byte("mine"), 0o600), WriteCard(dir, fullCard)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != "mine" {
+		t.Errorf("%s: %q, %v", other, text, err)
 	}
 }

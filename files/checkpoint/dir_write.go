@@ -79,7 +79,16 @@ func writeDirThrough(dir string, s Snapshot, shardSize int64, through Through, e
 	}
 	// Failing to remove remains of other processes must not prevent writing.
 	_ = RemoveUnfinishedOf(dir)
-	return FillDir(dir, func(temporary string) error { return writeFiles(temporary, s, shardSize, through, extras) })
+	return FillDir(dir, func(temporary string) error {
+		if err := writeFiles(temporary, s, shardSize, through, extras); err != nil {
+			return err
+		}
+		card, err := keptCard(dir)
+		if card == nil || err != nil {
+			return err
+		}
+		return writeFile(filepath.Join(temporary, CardFile), card)
+	})
 }
 
 // FillDir creates a folder atomically and durably. fill puts everything into a temporary folder
@@ -182,8 +191,22 @@ func split(tensors []safetensors.Tensor, size int64) [][]safetensors.Tensor {
 }
 
 // CheckTarget returns an error unless a checkpoint may be written to dir. This is the case if dir
-// does not exist, is empty, or contains only the files of a checkpoint and a generated model card.
+// does not exist, is empty, or contains only the files of a checkpoint and a generated model card. The
+// card of a training, which has the optimizer's state, may also be a person's: WriteDir keeps it.
 func CheckTarget(dir string) error {
+	card, err := keptCard(dir)
+	if err != nil {
+		return err
+	}
+	return checkFiles(dir, card != nil)
+}
+
+// CheckRemovable is like CheckTarget, but also returns an error if the folder has a person's card.
+func CheckRemovable(dir string) error { return checkFiles(dir, false) }
+
+// checkFiles returns an error if a folder contains anything except a checkpoint and a model card. anyCard
+// permits the card of a person.
+func checkFiles(dir string, anyCard bool) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -193,7 +216,7 @@ func CheckTarget(dir string) error {
 	}
 	config := false
 	for _, entry := range entries {
-		own := known(entry.Name()) || entry.Name() == CardFile && holdsOwnCard(dir)
+		own := known(entry.Name()) || entry.Name() == CardFile && (anyCard || holdsOwnCard(dir))
 		if !entry.Type().IsRegular() || !own {
 			return fmt.Errorf("%w: %s; choose another folder or move it away", errOccupied, filepath.Join(dir, entry.Name()))
 		}

@@ -93,7 +93,7 @@ func abandoned(folder *os.File) bool {
 // an unfinished one. If the process is killed during the removal, the remains are then removed as
 // unfinished. Under the old name, they could be neither loaded nor replaced.
 func RemoveDir(dir string) error {
-	err := CheckTarget(dir)
+	err := CheckRemovable(dir)
 	if err == nil {
 		aside := filepath.Join(filepath.Dir(dir), safetensors.UnfinishedName(filepath.Base(dir)))
 		if err = os.Rename(dir, aside); err == nil {

@@ -133,7 +133,7 @@ func (f Folder) Read(step uint32, digest [32]byte) (checkpoint.Snapshot, error) 
 // facts.
 func (f Folder) names(dir string, step uint32) bool {
 	facts, err := checkpoint.ReadFacts(dir)
-	return err == nil && facts.RunID == f.RunID && facts.Step == step && checkpoint.CheckTarget(dir) == nil
+	return err == nil && facts.RunID == f.RunID && facts.Step == step && checkpoint.CheckRemovable(dir) == nil
 }
 
 func notAsNoted(dir string) error {
