@@ -213,6 +213,43 @@ func TestUseTheModel(t *testing.T) {
 	}
 }
 
+// TestWordsWithoutHistory checks the words for a stopped run without a journal, for an open trial, for an ejection before the
+// member returned, and for a finished run without members.
+func TestWordsWithoutHistory(t *testing.T) {
+	b := open(t)
+	web := page(t, dashtest.Options{RunID: "tiny", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	b.show(t, web.URL, "tiny", "light", 800, 600)
+	b.text(t, `window.of = (status, history) => ({ status: { step: 9, total_steps: 40, config: { max_round_train_time: 8, verification_percent: 1 }, members: [], pending: [], trials: [], ...status }, history, locations: [] }), ""`)
+	for script, want := range map[string]string{
+		`import("/progress.js").then((m) => m.state(of({ run_state: "RoundTrain", run_state_start_unix_timestamp: 10 }, null), 1000000, 0).text)`:                                        "Dead: the phase is over, and the host did not end it",
+		`import("/story.js").then((m) => m.banners(of({ run_state: "RoundTrain", trials: [{}] }, null), 0, null).filter(Boolean).map((p) => p.textContent).join(" "))`:                   "No ejections. 1 member is on trial.",
+		`import("/story.js").then((m) => m.banners(of({ run_state: "RoundTrain" }, { members: [{ standing: "member", ejected: 1 }], open_trials: [] }), 0, null)[1].textContent.trim())`: "1 member was ejected earlier. See the evidence",
+		`import("/people.js").then((m) => m.people(of({ run_state: "Finished" }, null), true).textContent)`:                                                                              "0 contributorsNobody took part.",
+	} {
+		if got := b.text(t, script); got != want {
+			t.Errorf("%s: %q, want %q", script, got, want)
+		}
+	}
+}
+
+// TestInvitationEnds checks that an open invitation closes when the run ends, and that the focus is then in the header.
+func TestInvitationEnds(t *testing.T) {
+	b := open(t)
+	s := screens()[0]
+	g, now := s.open(t)
+	b.freeze(t, now)
+	b.show(t, g.URL, s.run.RunID, "light", 1440, 900)
+	b.do(t, chromedp.Click(chromedp.CSS("#take-part")))
+	if got := b.text(t, `document.querySelector("#invite").open`); got != "true" {
+		t.Fatal("the invitation is not open")
+	}
+	g.about(setting(map[string]any{"status.run_state": "Finished"})...)
+	b.refresh(t)
+	if got := b.text(t, `document.querySelector("#invite").open`); got != "false" {
+		t.Error("an empty dialog covers the page of a run that is over")
+	}
+}
+
 // TestForgedUpload checks that no command uses a repository that a member reported as the place of the model, because every
 // member can report any place.
 func TestForgedUpload(t *testing.T) {

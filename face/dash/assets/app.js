@@ -168,7 +168,11 @@ function invite() {
   $("invite").showModal();
 }
 $("take-part").addEventListener("click", () => { if (joinable(data)) invite(); else jump("h-use-the-model"); });
-$("invite").addEventListener("close", () => { inviting = false; show(); });
+$("invite").addEventListener("close", () => {
+  inviting = false;
+  show();
+  if (document.activeElement === document.body) $("take-part").focus(); // a redraw has replaced the button that had the focus
+});
 $("invite").addEventListener("click", (e) => { if (e.target === $("invite") || e.target.closest("#close")) $("invite").close(); });
 
 const goal = { false: "Take part", true: "Use the model" }; // text of the button in the header, by whether the run is finished
@@ -206,6 +210,7 @@ function show() {
   const first = hero(host, data, page).flat().filter(Boolean), charted = first.some((part) => part.querySelector('[data-chart="Loss"]'));
   $("run").replaceChildren(...[...first, evidence(data), members(data, view, show, say), verification(host, data, verifierBytes, view.last, show), log(data, view, show, more),
     checkpoints(data), evaluations(data), costs(data), details(data, time, open.includes("details"), charted ? null : options(), show)].filter(Boolean));
+  if (!can && $("invite").open) $("invite").close(); // the run is over, or it is another run
   const below = can && !$("run").querySelector("#h-take-part");
   $("invite").replaceChildren(...(below ? [el("button", { type: "button", id: "close", "aria-label": "Close" }, "×"), invitation(data, say)] : []));
   markSources(data);

@@ -61,7 +61,7 @@ export function people(data, over) {
   return el("section", { class: "people", "aria-labelledby": "h-people", "data-answers": "who" },
     el("h2", { id: "h-people" }, title),
     others.length ? el("p", { class: "muted sum" }, others.map(([count, word], i) => [i ? ", " : "", el("span", { class: word === "ejected" ? "bad" : null }, `${whole(count)} ${word}`)])) : null,
-    list.length ? el("ol", { class: "faces" }, list.map((m) => row(m, Math.max(1, data.history ? data.history.tokens : 0), most, over, waiting, probation.get(m.id)))) : el("p", {}, "You can be the first."),
+    list.length ? el("ol", { class: "faces" }, list.map((m) => row(m, Math.max(1, data.history ? data.history.tokens : 0), most, over, waiting, probation.get(m.id)))) : el("p", {}, over ? "Nobody took part." : "You can be the first."),
     all.length ? el("p", { class: "foot" }, el("button", { type: "button", class: "link", onclick: () => jump("h-members") }, all.length > list.length ? `All ${whole(all.length)} members` : "All about the members"),
       list.some((m) => m.claimed_speed) ? el("small", { class: "muted" }, " † claimed, not checked") : null) : null);
 }

@@ -36,7 +36,7 @@ export function state(data, now, lost) {
   const s = data.status, at = done(s), all = whole(s.total_steps), since = s.run_state_start_unix_timestamp ? ` for ${ago(now - 1000 * s.run_state_start_unix_timestamp)}` : "";
   if (s.run_state === "Finished") return { tone: "good", text: "Finished" };
   if (lost) return { tone: "bad", text: `Dead: the host last answered ${ago(now - lost)} ago` };
-  if (silent(data, now)) return { tone: "bad", text: data.behind ? "Stopped: the newest entries are not verified" : `Dead: the host last answered ${ago(now - data.history.now)} ago` };
+  if (silent(data, now)) return { tone: "bad", text: data.behind ? "Stopped: the newest entries are not verified" : !data.history ? "Dead: the phase is over, and the host did not end it" : `Dead: the host last answered ${ago(now - data.history.now)} ago` };
   if (s.closed) return { tone: "muted", text: `Closed after round ${whole(at)} of ${all}` };
   const rounds = at ? `round ${whole(at)} of ${all}` : "the first round";
   switch (s.run_state) {

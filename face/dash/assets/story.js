@@ -10,6 +10,7 @@ const reasons = [
   [/opens to nobody/, "for withholding its result", "for withholding results"],
   [/two results/, "for signing two different results", "for signing different results"],
   [/main authority/, "by the main authority", "by the main authority"],
+  [/^earlier$/, "earlier", "earlier"],
   [/./, "for breaking a rule", "for breaking rules"],
 ];
 
@@ -20,7 +21,7 @@ const ejected = (data) => everyone(data).filter((m) => m.standing === "ejected" 
 function why(list) {
   const groups = new Map();
   for (const m of list) {
-    const reason = reasons.find(([pattern]) => pattern.test(m.standing === "ejected" && m.why || "-"));
+    const reason = reasons.find(([pattern]) => pattern.test(m.standing === "ejected" ? m.why || "-" : "earlier"));
     groups.set(reason, (groups.get(reason) || 0) + 1);
   }
   if (groups.size === 1) return [...groups].map(([reason, n]) => " " + reason[n > 1 ? 2 : 1])[0];
@@ -50,7 +51,8 @@ export function banners(data, now, invite) {
 // calm draws the statement that no member was ejected.
 function calm(data) {
   const s = data.status, dropped = everyone(data).filter((m) => m.standing === "dropped").length;
-  const audits = s.config.verification_percent > 0 ? "Audits found no cheating." : "No ejections. Without audits, false results would go unnoticed.";
+  const open = (data.history ? data.history.open_trials : s.trials || []).length;
+  const audits = open ? `No ejections. ${counted(open, "member is", "members are")} on trial.` : s.config.verification_percent > 0 ? "Audits found no cheating." : "No ejections. Without audits, false results would go unnoticed.";
   return el("p", { id: "calm", class: "muted", "data-answers": "wrong" }, audits + (dropped ? ` ${counted(dropped, "member was", "members were")} dropped for silence.` : ""));
 }
 
