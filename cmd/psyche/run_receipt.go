@@ -60,18 +60,18 @@ func (c *runReceipt) Run(to console) error {
 		}
 		_, _ = fmt.Fprintf(to.out, "%s: written; to verify it: psyche run receipt LOG --verify %s\n", c.Output, c.Output)
 	}
-	if err := c.draw(r, name, to); err != nil {
+	if err := c.draw(r, name, &log, to); err != nil {
 		return err
 	}
 	return printReceipt(to.out, r, name, &log, c.File)
 }
 
 // draw writes the badge of a receipt that the log confirms, if --badge is set.
-func (c *runReceipt) draw(r receipt.Receipt, name string, to console) error {
+func (c *runReceipt) draw(r receipt.Receipt, name string, log *logEnd, to console) error {
 	if c.Badge == "" {
 		return nil
 	}
-	if err := writeNew(c.Badge, r.Badge(name)); err != nil {
+	if err := writeNew(c.Badge, r.Badge(name, log.first()+r.Entries-1)); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(to.out, "%s: written; its numbers are from the log, which was verified\n", c.Badge)
@@ -115,7 +115,7 @@ func (c *runReceipt) verify(to console) error {
 	if _, err := fmt.Fprintf(to.out, "%s: valid, up to entry %d of %d in %s; every signature in the log was verified\n", c.Verify, log.first()+r.Entries-1, log.entries, c.File); err != nil {
 		return err
 	}
-	if err := c.draw(r, name, to); err != nil {
+	if err := c.draw(r, name, &log, to); err != nil {
 		return err
 	}
 	return printReceipt(to.out, r, name, &log, c.File)

@@ -255,3 +255,20 @@ func TestExamineChainArchive(t *testing.T) {
 	onLog(t, exitOK, "genesis by "+dashtest.Key(-1).ID().String()+" in slot 1", "examine", path, "--entry", "1")
 	onLog(t, exitUsage, "header", "examine", path, "--entry", "0")
 }
+
+// TestBadgeEntry checks that a badge names the same entry as the text: the entries of a chain's log are numbered from 1.
+func TestBadgeEntry(t *testing.T) {
+	for _, c := range []struct {
+		last uint64
+		want string
+	}{{9, "log entry 9,"}, {8, "log entry 8,"}} {
+		path := filepath.Join(t.TempDir(), "badge.svg")
+		command := runReceipt{Badge: path}
+		if err := command.draw(receipt.Receipt{Entries: 9}, "Ada", &logEnd{entries: 9, last: c.last}, console{out: io.Discard}); err != nil {
+			t.Fatal(err)
+		}
+		if svg, err := os.ReadFile(path); err != nil || !strings.Contains(string(svg), c.want) {
+			t.Errorf("no %q in\n%s, %v", c.want, svg, err)
+		}
+	}
+}

@@ -13,8 +13,8 @@ const maxBadgeText = 36 // characters of a line of a badge
 
 // Badge returns the receipt as a picture in SVG, which can be shared: the member's name, its counted
 // rounds and its share, the run, and the hash of the log's entry at which every reader can verify the
-// numbers. An empty name means the key.
-func (r Receipt) Badge(name string) []byte {
+// numbers. An empty name means the key. entry is the number of that entry, which depends on the kind of log.
+func (r Receipt) Badge(name string, entry uint64) []byte {
 	name = shown(cmp.Or(name, r.Member[:min(8, len(r.Member))]))
 	run := shown(r.RunID)
 	hash := r.Head[:min(16, len(r.Head))]
@@ -37,7 +37,7 @@ func (r Receipt) Badge(name string) []byte {
 <text x="24" y="138" font-size="11" fill="#b9cbe0" font-family="monospace">verified: log entry %[5]d, %[6]s</text>
 </g>
 </svg>
-`, name, run, rounds, share, max(r.Entries, 1)-1, html.EscapeString(hash))
+`, name, run, rounds, share, entry, html.EscapeString(hash))
 	return b.Bytes()
 }
 

@@ -19,8 +19,8 @@ var badged = Receipt{RunID: "tiny-stories", Member: "4uQeVj5tqViQh7yWWGStvkEG1Zm
 func TestBadgeGolden(t *testing.T) {
 	once := badged
 	once.Rounds = 1
-	golden.Compare(t, "badge.svg", badged.Badge("Ada Lovelace"))
-	golden.Compare(t, "badge-nameless.svg", once.Badge(""))
+	golden.Compare(t, "badge.svg", badged.Badge("Ada Lovelace", 901))
+	golden.Compare(t, "badge-nameless.svg", once.Badge("", 901))
 }
 
 // FuzzBadge checks that no name and no run changes the structure of a badge.
@@ -49,8 +49,8 @@ func FuzzBadge(f *testing.F) {
 	fuzztest.Run(f, func(t *testing.T, name, run string) {
 		r := badged
 		r.RunID = run
-		want, _ := elements(t, badged.Badge("Ada"))
-		got, longest := elements(t, r.Badge(name))
+		want, _ := elements(t, badged.Badge("Ada", 901))
+		got, longest := elements(t, r.Badge(name, 901))
 		if !slices.Equal(got, want) || longest > 160 {
 			t.Errorf("%q, %q: elements %v, texts of up to %d characters", name, run, got, longest)
 		}
