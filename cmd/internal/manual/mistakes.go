@@ -105,7 +105,7 @@ func rightFlag(name string, err error) string {
 		return fmt.Sprintf("%s in the run's state.toml sets it for all members; this machine chooses only %s", run, strings.Join(right, " and "))
 	case len(right) > 0:
 		return "use " + strings.Join(right, " or ")
-	case run != "":
+	case run != "" && (inRun || has["--main-authority"]): // the latter is a flag of hosts
 		return run + " in the run's state.toml sets it for all members"
 	}
 	return ""

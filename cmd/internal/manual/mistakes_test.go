@@ -27,7 +27,11 @@ func TestExplain(t *testing.T) {
 		} `cmd:""`
 		Serve struct {
 			ServerAddr, ServerPort string
+			MainAuthority          string
 			HTTPAddr               string `name:"http-addr"`
+		} `cmd:""`
+		Evaluate struct {
+			Tasks string
 		} `cmd:""`
 		Dir struct {
 			Dir string
@@ -49,6 +53,8 @@ func TestExplain(t *testing.T) {
 		{[]string{"train", "--addr", "a:1"}, "unknown flag --addr; use --server-addr", "client train --help"},
 		{[]string{"join", "--batch-size", "3"}, "unknown flag --batch-size; global_batch_size_start in the run's state.toml sets it for all members; this machine chooses only --micro-batch-size", "client join --help"},
 		{[]string{"serve", "--port", "3"}, "unknown flag --port; use --server-port or --http-addr", "client serve --help"},
+		{[]string{"serve", "--steps", "3"}, "unknown flag --steps; total_steps in the run's state.toml sets it for all members", "client serve --help"},
+		{[]string{"evaluate", "--batch-size", "3"}, "unknown flag --batch-size", "client evaluate --help"},
 		{[]string{"dir", "--addr", "a:1"}, `unknown flag --addr, did you mean "--dir"?`, "client dir --help"},
 		{[]string{"host", "text"}, "host is a command of the program server, not of client", "server host --help"},
 		{[]string{"psyche://host:1/run?key=a"}, "this is an invite link, not a command; psyche-client joins its run", "psyche-client join LINK"},
