@@ -115,7 +115,7 @@ func (r *Rounds) line(e event.Applied) string {
 	switch {
 	case r.trial > 0:
 		parts = append(parts, event.OnProbation(r.trial, "your"))
-	case r.tried:
+	case r.tried && (e.OwnCounted || e.OwnAttested): // a member that was dropped has no probation either
 		r.tried = false
 		parts = append(parts, "probation is over: from now on, your work counts")
 	case e.OwnAttested:

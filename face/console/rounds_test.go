@@ -108,3 +108,16 @@ func TestRoundsOnProbation(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestRoundsOfDroppedMember checks that a member that was dropped during its probation does not read that its work counts.
+func TestRoundsOfDroppedMember(t *testing.T) {
+	var log bytes.Buffer
+	line := NewRounds(slog.New(slog.NewTextHandler(&log, nil)), func() map[string]float64 { return nil }, false)
+	for left := range uint32(2) {
+		line.See(event.Event{Body: event.State{RunState: "RoundTrain", Step: 3, TotalSteps: 9, Probation: 1 - left}})
+	}
+	line.See(event.Event{Body: event.Applied{Step: 3, Counted: 2}})
+	if strings.Contains(log.String(), "probation is over") {
+		t.Error(log.String())
+	}
+}
