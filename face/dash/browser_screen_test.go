@@ -266,7 +266,7 @@ func TestForgedUpload(t *testing.T) {
 			t.Errorf("a member chose the model of the commands %q", commands)
 		}
 		if claim := strings.Contains(text, "Mallory1… reports that it uploaded the model to evil/model. Nobody has checked this report."); claim != (i == 0) {
-			t.Errorf("upload %d: the page tells %q", i, text)
+			t.Errorf("upload %d: the text is %q", i, text)
 		}
 	}
 }

@@ -178,7 +178,7 @@ func TestTrainingKeepsCard(t *testing.T) {
 	}
 }
 
-// TestWriteCardLeavesOtherFiles checks that no file of the user beside the folder is removed.
+// TestWriteCardLeavesOtherFiles checks that no file of the user next to the folder is removed.
 func TestWriteCardLeavesOtherFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "m")
 	if err := WriteDir(dir, sample(120), facts.Extra()); err != nil {
