@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -208,7 +210,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 			k.Log.Warn("cannot remove old intermediate checkpoints", "err", failed)
 		}
 	}
-	if err == nil && a.known && k.Card != nil {
+	if err == nil && a.known && k.Card != nil && !(a.card.Counted.Rounds == 0 && hasCard(dir)) {
 		if failed := checkpoint.WriteCard(dir, a.card); failed != nil {
 			k.Log.Warn("cannot write the model card of a checkpoint", "dir", dir, "err", failed)
 		}
@@ -217,6 +219,13 @@ func (k *Saver) write(a *attempt, dir string) error {
 		k.Saved(dir, a.facts)
 	}
 	return err
+}
+
+// hasCard reports whether a folder has a model card. A client that comes after the end of the run saw no
+// round, so its card would say less than the card of an earlier process.
+func hasCard(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, checkpoint.CardFile))
+	return err == nil
 }
 
 func diskFull(err error) bool {

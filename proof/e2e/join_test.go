@@ -70,7 +70,7 @@ func TestJoinByLink(t *testing.T) {
 }
 
 // TestSecondJoinInOneFolder starts a client for a run that another client of the same user has
-// joined. The second client is refused with the folder, the process and the remedy, and the first
+// joined. The second client is refused with the run, the process and the remedy, and the first
 // client completes the run undisturbed.
 func TestSecondJoinInOneFolder(t *testing.T) {
 	t.Parallel()
@@ -91,8 +91,7 @@ func TestSecondJoinInOneFolder(t *testing.T) {
 		second := start(t, "second", filepath.Join(n.dir, "second.log"), clientBinary, environment, n.joining(link, flags...)...)
 		code := second.exitCode(t, exitTimeout)
 		checkRefusal(t, "join", code, second.text(t), []string{
-			"--checkpoint-dir " + folders[0], "another process is using it", fmt.Sprintf("(process %d)", first.PID()),
-			"end that client", "another --checkpoint-dir and another --identity-secret-key-path", "--ephemeral",
+			"you already take part in run", fmt.Sprintf("(process %d)", first.PID()), "end that client first", "--ephemeral",
 		})
 	}
 	pass := start(t, "ephemeral", filepath.Join(n.dir, "pass.log"), clientBinary, environment, n.joining(link, "--ephemeral")...)
