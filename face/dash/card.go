@@ -71,10 +71,10 @@ func preview(runs []Run) (title, about string) {
 		about += " "
 	}
 	total, at := s.Config.TotalSteps, min(max(s.Progress.Step, 1)-1, s.Config.TotalSteps)
-	switch {
-	case s.RunState == coordinator.Finished:
+	switch s.RunState {
+	case coordinator.Finished:
 		about += fmt.Sprintf("Finished after %d rounds.", at)
-	case s.RunState == coordinator.WaitingForMembers:
+	case coordinator.WaitingForMembers:
 		about += fmt.Sprintf("Waiting for members, %d of %d rounds done: take part.", at, total)
 	default:
 		about += fmt.Sprintf("%d members, %d of %d rounds done.", len(s.Epoch.Clients), at, total)
