@@ -27,8 +27,12 @@ const (
 // pushPause is the number of results that this client does not push to a member after a push to it took
 // longer than requestTimeout. On a link of 0.25 Mbit/s, such a push only delays the transfer that the
 // member starts after the announcement. After the same number of results that took too long to push
-// to all members, the client tries again.
-const pushPause = 16
+// to all members, the client tries again. Each time in vain, it waits for twice as many results, at most
+// pushPause·2^maxPushPauses, because on a slow link the attempt delays the result.
+const (
+	pushPause     = 16
+	maxPushPauses = 6
+)
 
 // pusher decides which results are pushed, and tracks the success of pushes. Only the loop uses it.
 type pusher struct {
@@ -36,6 +40,7 @@ type pusher struct {
 	took    time.Duration       // time until half of the members had the newest pushed result; 0: unknown
 	sent    int                 // bytes of the pushes of this result
 	skipped int                 // number of later results that would have taken too long to push
+	pauses  int                 // number of such pauses in succession, at most maxPushPauses
 	tries   int                 // number of pushes that only measured the time
 }
 
@@ -68,10 +73,12 @@ func (p *pusher) members(all []identity.ID, size int, round time.Duration) (reac
 		p.tries += tried
 		return slices.Concat(reached[from:], reached[:from])[:tried], true
 	case p.expected(total) <= min(round/pushShare, longestPush):
+		p.pauses = 0
 		return reached, false
 	}
-	if p.skipped++; p.skipped == pushPause {
+	if p.skipped++; p.skipped == pushPause<<p.pauses {
 		p.took, p.sent, p.skipped = 0, 0, 0
+		p.pauses = min(p.pauses+1, maxPushPauses)
 	}
 	return nil, false
 }

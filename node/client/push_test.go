@@ -141,6 +141,38 @@ func TestPushesOnSlowLinks(t *testing.T) {
 	}
 }
 
+// TestPushesAreTriedLessOften checks that a client on a slow link tries large pushes ever less often, and as
+// often as before once they are fast.
+func TestPushesAreTriedLessOften(t *testing.T) {
+	const size = 470_000
+	members := []identity.ID{clienttest.Key(1).ID(), clienttest.Key(2).ID()}
+	var p pusher
+	took, late := requestTimeout, make([]bool, len(members))
+	result := func() bool {
+		reached, _ := p.members(members, size, 10*time.Second)
+		if len(reached) > 0 {
+			p.finished(reached, size, late, took)
+		}
+		return len(reached) > 0
+	}
+	var tries []int
+	for n := range 500 {
+		if result() {
+			tries = append(tries, n)
+		}
+	}
+	if want := []int{0, 17, 50, 115, 244}; !slices.Equal(tries, want) {
+		t.Errorf("tried for the results %v, want %v", tries, want)
+	}
+	took = 10 * time.Millisecond
+	for range 2 * pushPause << maxPushPauses {
+		result()
+	}
+	if !result() || p.pauses != 0 {
+		t.Errorf("results are not pushed on a fast link, after %d pauses", p.pauses)
+	}
+}
+
 // TestRefusingMembersDoNotPreventPushes checks that members that refuse all pushes at once prevent the
 // measurement of the time only until other members are tried.
 func TestRefusingMembersDoNotPreventPushes(t *testing.T) {
