@@ -13,15 +13,20 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 )
 
-// authorityKey returns the key of the run's main authority, if it is in one of the usual places of this machine. Otherwise
-// it returns missing, with the authority that has to sign. The run's state names the authority, so no other key can be
-// chosen by accident.
+// authorityKey returns the host's key, if it is the key of the run's main authority and in one of the usual places of this
+// machine. Otherwise it returns missing, with the authority that has to sign. The connection proves that the server has
+// the host's key. With another authority, a dishonest server could name the authority of a different run, and get an action
+// for that run.
 func (f actFlags) authorityKey(ctx context.Context, to console, missing error) (identity.Key, error) {
 	state, err := f.look(ctx, f.RunID, to.err)
 	if err != nil {
 		return identity.Key{}, err
 	}
-	for _, path := range keyPlaces(os.LookupEnv) {
+	places := keyPlaces(os.LookupEnv)
+	if state.Authority.Main != state.Host {
+		places = nil
+	}
+	for _, path := range places {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 			continue // reading a pipe would not end
 		}
@@ -34,11 +39,11 @@ func (f actFlags) authorityKey(ctx context.Context, to console, missing error) (
 			return key, nil
 		}
 	}
-	return identity.Key{}, fmt.Errorf("%w; the run's main authority is %s, whose key is not in the usual places of this machine", missing, identity.ID(state.Authority.Main))
+	return identity.Key{}, fmt.Errorf("%w; the key of the run's main authority, %s, is needed", missing, identity.ID(state.Authority.Main))
 }
 
-// keyPlaces returns the files that may have the key of a run's authority: of a server in the current folder or a folder
-// below it, of the user's client, and of the runs of psyche host.
+// keyPlaces returns the files that may have the key of a run's host: of a server in the current folder or a folder below
+// it, and of the runs of psyche host.
 func keyPlaces(lookup func(string) (string, bool)) []string {
 	beside, _ := filepath.Glob(filepath.Join("*", server.HostKeyFile)) // the pattern is valid
 	places := append([]string{server.HostKeyFile}, beside...)
@@ -47,5 +52,5 @@ func keyPlaces(lookup func(string) (string, bool)) []string {
 		return places
 	}
 	hosted, _ := filepath.Glob(filepath.Join(state, "hosted", "*", "server", server.HostKeyFile)) // finds none if the folder's name is an invalid pattern
-	return append(append(places, filepath.Join(state, "identity.json")), hosted...)
+	return append(places, hosted...)
 }

@@ -151,7 +151,7 @@ func parseIDs(texts []string) ([]coordinator.ClientID, error) {
 
 // signFlags select the signing key.
 type signFlags struct {
-	Keypair string `aliases:"wallet-private-key-path" env:"WALLET_PRIVATE_KEY_PATH" type:"path" placeholder:"FILE" help:"Key file for signing: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY (hex); on a chain also RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file in WALLET_PATH; for a run on a server, else the key of the run's authority, if this machine has it: in host-key.json here or one folder below, in the folder of psyche host, or as the key of this user's client."`
+	Keypair string `aliases:"wallet-private-key-path" env:"WALLET_PRIVATE_KEY_PATH" type:"path" placeholder:"FILE" help:"Key file for signing: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY (hex); on a chain also RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file in WALLET_PATH; for a run that its server governs, else the server's host-key.json here, one folder below, or in the folder of psyche host."`
 }
 
 // key loads the key. On a chain, this key also pays.

@@ -197,7 +197,7 @@ func TestAuthorityKeyIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(a.key(5), "identity.json")
+	put(a.key(5), "hosted", "other", "server", "host-key.json")
 	if code, out := a.command("set-paused", "--run-id", "r"); code != exitFailed || !strings.Contains(out, "no signing key") {
 		t.Errorf("another key: exit code %d:\n%s", code, out)
 	}
@@ -213,6 +213,25 @@ func TestAuthorityKeyIsFound(t *testing.T) {
 	below := filepath.Join("state", "host-key.json")
 	if code, out := a.command("set-paused", "false", "--run-id", "r"); code != exitOK || !strings.Contains(out, "signing with "+below) {
 		t.Errorf("next to the server's folder: exit code %d:\n%s", code, out)
+	}
+}
+
+// TestOtherAuthorityIsNotFound checks that a command does not find the key of an authority that is not the host: the server
+// does not prove that it belongs to this authority.
+func TestOtherAuthorityIsNotFound(t *testing.T) {
+	a := administer(t, "--allow-create", "anyone")
+	a.does(exitOK, "run p is on", "create", "--state", sampleState, "--run-id", "p", "--keypair", a.key(1))
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	key, err := os.ReadFile(a.key(1))
+	if err == nil {
+		err = os.WriteFile("host-key.json", key, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, out := a.command("set-paused", "--run-id", "p"); code != exitFailed || !strings.Contains(out, "no signing key") {
+		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
 
