@@ -140,9 +140,9 @@ func readLog(ctx context.Context, o Options, from uint64, w io.Writer, arrives f
 }
 
 // ReadModel writes a model to w, in the format of package modelarchive and at most limit bytes: the
-// model with a digest that the run recorded, or for the zero digest the run's first model. It calls arrives with its progress in bytes. If the connection breaks, it continues
-// with the next part over a new connection. It gives up when a new connection delivers nothing
-// more.
+// model with a digest that the run recorded, or for the zero digest the run's first model. It calls
+// arrives with its progress in bytes. If the connection breaks, it continues with the next part over a
+// new connection. It gives up when a new connection delivers nothing more.
 func ReadModel(ctx context.Context, o Options, digest [32]byte, limit uint64, w io.Writer, arrives func(done, all uint64)) error {
 	r := &modelReader{digest: digest, limit: limit, w: w, arrives: arrives}
 	for {

@@ -65,8 +65,9 @@ var (
 // response has arrived at the other side. It ends earlier if h takes longer than 30 s, if the node
 // closes, or if the queue evicts the request for another member. The queue evicts a request if a
 // member with fewer requests needs the slot, or if the receiver is slow and a member without a slot
-// needs it. The node refuses large requests that exceed its memory for requests. Responses count against Options.MaxUploadRate and take precedence over blobs. The text
-// of an error that h returns goes to the other side, cut to 512 bytes.
+// needs it. The node refuses large requests that exceed its memory for requests. Responses count
+// against Options.MaxUploadRate and take precedence over blobs. The text of an error that h returns
+// goes to the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(maxResponse)}
 	n.handleStream(name, limits, func(from identity.ID, s *pacedStream) (answerFunc, error) {
