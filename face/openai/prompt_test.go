@@ -175,7 +175,7 @@ func TestPromptsThatAreRefused(t *testing.T) {
 
 // TestOnePromptFails checks that an error fails the whole answer and ends the other texts.
 func TestOnePromptFails(t *testing.T) {
-	ended := make(chan error, 1)
+	ended := make(chan error, 2) // the third prompt starts too if the second returns its slot first
 	tokens := func(ctx context.Context, ids []int32, _ Options, _ func(int32) error) error {
 		if ids[0] == 'b' {
 			return errors.New("out of memory")
