@@ -210,7 +210,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 			k.Log.Warn("cannot remove old intermediate checkpoints", "err", failed)
 		}
 	}
-	if err == nil && a.known && k.Card != nil && !(a.card.Counted.Rounds == 0 && hasCard(dir)) {
+	if err == nil && a.known && k.Card != nil && (a.card.Counted.Rounds > 0 || !hasCard(dir)) {
 		if failed := checkpoint.WriteCard(dir, a.card); failed != nil {
 			k.Log.Warn("cannot write the model card of a checkpoint", "dir", dir, "err", failed)
 		}
