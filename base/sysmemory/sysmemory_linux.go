@@ -35,11 +35,11 @@ func Allocatable() uint64 {
 	bytes += field(memory, "SwapFree:") << 10
 	used, _ := os.ReadFile("/proc/self/status")
 	for limit, name := range map[int]string{syscall.RLIMIT_AS: "VmSize:", syscall.RLIMIT_DATA: "VmData:"} {
-		var most syscall.Rlimit
-		if err := syscall.Getrlimit(limit, &most); err != nil || most.Cur > 1<<62 {
+		var maximum syscall.Rlimit
+		if err := syscall.Getrlimit(limit, &maximum); err != nil || maximum.Cur > 1<<62 {
 			continue
 		}
-		bytes = min(bytes, most.Cur-min(most.Cur, field(used, name)<<10))
+		bytes = min(bytes, maximum.Cur-min(maximum.Cur, field(used, name)<<10))
 	}
 	return bytes
 }

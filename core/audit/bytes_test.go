@@ -31,8 +31,8 @@ func TestOpeningsRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if most := audit.MaxOpeningSize(shapes, len(o.Chunks)); len(b) > most {
-			t.Errorf("%d bytes, MaxOpeningSize is %d", len(b), most)
+		if limit := audit.MaxOpeningSize(shapes, len(o.Chunks)); len(b) > limit {
+			t.Errorf("%d bytes, MaxOpeningSize is %d", len(b), limit)
 		}
 		got, err := audit.DecodeOpening(b, shapes)
 		if err != nil {

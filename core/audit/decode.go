@@ -22,8 +22,8 @@ func decodeOpening(b []byte, shapes Shapes) (Opening, error) {
 	if err := shapes.validate(); err != nil {
 		return Opening{}, err
 	}
-	if most := MaxOpeningSize(shapes, MaxChunks); len(b) > most {
-		return Opening{}, fmt.Errorf("%w: %d bytes, at most %d", ErrInvalid, len(b), most)
+	if limit := MaxOpeningSize(shapes, MaxChunks); len(b) > limit {
+		return Opening{}, fmt.Errorf("%w: %d bytes, at most %d", ErrInvalid, len(b), limit)
 	}
 	switch {
 	case len(b) < openingHeader:

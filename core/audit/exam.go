@@ -223,15 +223,15 @@ func (r *Reference) compare(f *ChunkReport, i int, full, before []float64, since
 	update := wide(r.Updates[i])
 	own := length(update)
 	f.difference = max(0, length(sum(implied, update, -1))-floor*lengths-nothing)
-	least := resolution * lengths
+	minimum := resolution * lengths
 	if r.Tolerance != nil {
-		f.difference, least = max(0, f.difference-r.Tolerance[i]), max(least, minTolerances*r.Tolerance[i])
+		f.difference, minimum = max(0, f.difference-r.Tolerance[i]), max(minimum, minTolerances*r.Tolerance[i])
 	}
 	usual := small * r.Usual[i]
 	if own == 0 { // the chunk has no gradient at all, so no terms cancelled
 		usual = 0
 	}
-	f.against = math.Sqrt(own*own + usual*usual + least*least)
+	f.against = math.Sqrt(own*own + usual*usual + minimum*minimum)
 	f.Error = ratio(f.difference, f.against)
 }
 
@@ -267,7 +267,7 @@ func (r *Reference) largest(coefficients []float64, taken Taken, k int, within f
 	if len(taken.Indices) == 0 {
 		return true
 	}
-	least, most := math.Inf(1), 0.0
+	minimum, maximum := math.Inf(1), 0.0
 	for i, index := range taken.Indices {
 		v, of, off := float64(taken.Values[i]), coefficients[index], within
 		if r.Coarse {
@@ -276,19 +276,19 @@ func (r *Reference) largest(coefficients []float64, taken Taken, k int, within f
 		if math.Abs(of-v) > off {
 			return false
 		}
-		least, most = min(least, math.Abs(of)), max(most, math.Abs(v))
+		minimum, maximum = min(minimum, math.Abs(of)), max(maximum, math.Abs(v))
 	}
-	if most < Least {
+	if maximum < Least {
 		return false
 	}
 	if len(taken.Indices) < k && !r.Coarse {
-		least = 0
+		minimum = 0
 	}
 	next := 0
 	for i, v := range coefficients {
 		if next < len(taken.Indices) && int(taken.Indices[next]) == i {
 			next++
-		} else if math.Abs(v) > least+within {
+		} else if math.Abs(v) > minimum+within {
 			return false
 		}
 	}

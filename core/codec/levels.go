@@ -138,10 +138,10 @@ func (f form) read(bits uint64) float32 {
 
 // check refuses values that the form cannot represent. It does not repeat the checks of checkValue.
 func (f form) check(values []float32) error {
-	most := float32(f.levels())
+	limit := float32(f.levels())
 	for _, v := range values {
-		if size := max(v, -v); most > 0 && (size > most || size != float32(int(size))) {
-			return fmt.Errorf("%w: level %v, want an integer up to %v", errInvalid, v, most)
+		if size := max(v, -v); limit > 0 && (size > limit || size != float32(int(size))) {
+			return fmt.Errorf("%w: level %v, want an integer up to %v", errInvalid, v, limit)
 		}
 	}
 	return nil

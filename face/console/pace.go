@@ -59,7 +59,7 @@ func (p *Pace) start(step uint32, at time.Time) {
 // Left estimates the time for a number of steps from the newest rounds and the gaps between them,
 // with the times for the faster and the slower quarter of rounds as the range. The dashboard uses
 // the same estimate. 0 means unknown.
-func (p *Pace) Left(steps uint32) (likely, least, most time.Duration) {
+func (p *Pace) Left(steps uint32) (likely, minimum, maximum time.Duration) {
 	if len(p.took) < leastTimed {
 		return 0, 0, 0
 	}
@@ -80,11 +80,11 @@ func (p *Pace) Left(steps uint32) (likely, least, most time.Duration) {
 // Text returns the estimate for a number of steps, such as "3 min left (2 min to 5 min)", without a range if its ends
 // read the same. It returns "" if the time is unknown.
 func (p *Pace) Text(steps uint32) string {
-	likely, least, most := p.Left(steps)
+	likely, minimum, maximum := p.Left(steps)
 	if steps == 0 || likely <= 0 {
 		return ""
 	}
-	text, from, to := meter.Span(likely)+" left", meter.Span(least), meter.Span(most)
+	text, from, to := meter.Span(likely)+" left", meter.Span(minimum), meter.Span(maximum)
 	if from != to {
 		text += fmt.Sprintf(" (%s to %s)", from, to)
 	}

@@ -74,8 +74,8 @@ func (h *host) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if least := h.request().LeastTokens(); text.Tokens < least {
-		return fmt.Errorf("%w: %d tokens, but one round of %d members trains %d; add text, or set --friends to a smaller number", recipe.ErrText, text.Tokens, h.Friends+1, least)
+	if minimum := h.request().LeastTokens(); text.Tokens < minimum {
+		return fmt.Errorf("%w: %d tokens, but one round of %d members trains %d; add text, or set --friends to a smaller number", recipe.ErrText, text.Tokens, h.Friends+1, minimum)
 	}
 	facts, err := h.model(ctx)
 	if err != nil {

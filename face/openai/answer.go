@@ -101,7 +101,7 @@ func (a *answer) encodeChat(form *callForm) *problem {
 
 // addChoice adds a choice for a tokenized prompt, if its completion fits the context.
 func (a *answer) addChoice(param string, ids []int32) *problem {
-	c := &choice{answer: a, index: len(a.choices), ids: ids, most: a.request.maxTokens}
+	c := &choice{answer: a, index: len(a.choices), ids: ids, limit: a.request.maxTokens}
 	room := a.model.Context - len(ids)
 	const tooLong = "context_length_exceeded"
 	if len(ids) == 0 {
@@ -113,13 +113,13 @@ func (a *answer) addChoice(param string, ids []int32) *problem {
 	switch {
 	case room < 1:
 		return invalid(param, tooLong, "%s has %d tokens, but the context length of the model is %d tokens, and the answer needs at least 1", param, len(ids), a.model.Context)
-	case room < c.most:
+	case room < c.limit:
 		return invalid(a.request.maxField, tooLong, "%s is %d, but the context length of the model is %d tokens: %s has %d tokens, so at most %d remain",
-			a.request.maxField, c.most, a.model.Context, param, len(ids), room)
-	case c.most == 0 && a.inChat:
-		c.most = room
-	case c.most == 0:
-		c.most = min(room, defaultTokens)
+			a.request.maxField, c.limit, a.model.Context, param, len(ids), room)
+	case c.limit == 0 && a.inChat:
+		c.limit = room
+	case c.limit == 0:
+		c.limit = min(room, defaultTokens)
 	}
 	a.choices = append(a.choices, c)
 	return nil

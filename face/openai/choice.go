@@ -24,7 +24,7 @@ type choice struct {
 	answer *answer
 	index  int
 	ids    []int32 // of the prompt
-	most   int     // maximum number of tokens
+	limit  int     // maximum number of tokens
 	count  int     // number of generated tokens
 	finish string
 	text   strings.Builder // unused while streaming
@@ -43,7 +43,7 @@ func (c *choice) write(ctx context.Context) *problem {
 		return failed(err)
 	}
 	c.stop = stopper{stops: a.request.stops}
-	o := Options{MaxTokens: c.most, Temperature: a.request.temperature, TopP: a.request.topP, Seed: mathrand.Uint64()}
+	o := Options{MaxTokens: c.limit, Temperature: a.request.temperature, TopP: a.request.topP, Seed: mathrand.Uint64()}
 	if a.request.seed != nil {
 		o.Seed = uint64(*a.request.seed)
 	}
@@ -56,7 +56,7 @@ func (c *choice) write(ctx context.Context) *problem {
 	switch {
 	case errors.Is(err, errStop):
 		return c.end()
-	case err == nil && c.count == c.most, err != nil && c.count > 0 && errors.Is(context.Cause(ctx), errTime):
+	case err == nil && c.count == c.limit, err != nil && c.count > 0 && errors.Is(context.Cause(ctx), errTime):
 		c.finish = finishLength
 	case err != nil && ctx.Err() != nil:
 		return early(ctx)

@@ -172,18 +172,18 @@ func read(name string, raw json.RawMessage, to any, want string) {
 	}
 }
 
-func number(name string, raw json.RawMessage, to *float64, least, most float64) {
-	want := fmt.Sprintf("a number from %v to %v", least, most)
+func number(name string, raw json.RawMessage, to *float64, minimum, maximum float64) {
+	want := fmt.Sprintf("a number from %v to %v", minimum, maximum)
 	read(name, raw, to, want)
-	if !(*to >= least && *to <= most) {
+	if !(*to >= minimum && *to <= maximum) {
 		panic(invalid(name, "invalid_value", "%s is %v: want %s", name, *to, want))
 	}
 }
 
-func whole(name string, raw json.RawMessage, to *int, least, most int) {
-	want := fmt.Sprintf("a whole number from %d to %d", least, most)
+func whole(name string, raw json.RawMessage, to *int, minimum, maximum int) {
+	want := fmt.Sprintf("a whole number from %d to %d", minimum, maximum)
 	read(name, raw, to, want)
-	if *to < least || *to > most {
+	if *to < minimum || *to > maximum {
 		panic(invalid(name, "invalid_value", "%s is %d: want %s", name, *to, want))
 	}
 }

@@ -102,8 +102,8 @@ func (r Request) LeastTokens() uint64 {
 // newPlan computes the plan of a request.
 func newPlan(r Request) (plan, error) {
 	p := begin(r)
-	if least := r.LeastTokens(); r.Tokens < least {
-		return p, fmt.Errorf("%w: %d tokens, but one round of %d members trains %d", ErrText, r.Tokens, p.members, least)
+	if minimum := r.LeastTokens(); r.Tokens < minimum {
+		return p, fmt.Errorf("%w: %d tokens, but one round of %d members trains %d", ErrText, r.Tokens, p.members, minimum)
 	}
 	p.result = p.perWeight * float64(r.Parameters)
 	p.setRounds()

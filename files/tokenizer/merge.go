@@ -55,9 +55,9 @@ func (m *bpe) mergeMany(s *scratch, ids []int32) int {
 }
 
 // mergeWithin is mergeMany with at most the given number of keys in the heap, at least 2.
-func (m *bpe) mergeWithin(s *scratch, ids []int32, most int) int {
+func (m *bpe) mergeWithin(s *scratch, ids []int32, maximum int) int {
 	for limit := uint64(0); limit < math.MaxUint64; {
-		limit = m.collect(s, ids, most)
+		limit = m.collect(s, ids, maximum)
 		for len(s.heap) > 0 {
 			key := s.pop()
 			left := int(uint32(key))
@@ -76,7 +76,7 @@ func (m *bpe) mergeWithin(s *scratch, ids []int32, most int) int {
 			join(ids, left, right, id)
 			for _, at := range [2]int{left, previous(ids, left)} {
 				if key := m.key(ids, at); key < limit {
-					if s.push(key); len(s.heap) > most {
+					if s.push(key); len(s.heap) > maximum {
 						limit = s.halve()
 					}
 				}
@@ -110,12 +110,12 @@ func (m *bpe) key(ids []int32, left int) uint64 {
 
 // collect makes the heap of the pairs with the lowest keys. It returns the limit: the heap holds all
 // keys below it.
-func (m *bpe) collect(s *scratch, ids []int32, most int) (limit uint64) {
+func (m *bpe) collect(s *scratch, ids []int32, maximum int) (limit uint64) {
 	limit = math.MaxUint64
-	s.heap = slices.Grow(s.heap[:0], min(len(ids), most+1))
+	s.heap = slices.Grow(s.heap[:0], min(len(ids), maximum+1))
 	for at := 0; at < len(ids); at = next(ids, at) {
 		if key := m.key(ids, at); key < limit {
-			if s.heap = append(s.heap, key); len(s.heap) > most {
+			if s.heap = append(s.heap, key); len(s.heap) > maximum {
 				limit = s.lowest()
 			}
 		}

@@ -20,10 +20,10 @@ func TestFewAndManySymbolsMergeAlike(t *testing.T) {
 		many, limited := slices.Clone(few), slices.Clone(few)
 		few = few[:model.mergeFew(few)]
 		many = many[:model.mergeMany(&scratch{}, many)]
-		most := rapid.IntRange(2, 8).Draw(t, "heap")
-		limited = limited[:model.mergeWithin(&scratch{}, limited, most)]
+		limit := rapid.IntRange(2, 8).Draw(t, "heap")
+		limited = limited[:model.mergeWithin(&scratch{}, limited, limit)]
 		if !slices.Equal(few, many) || !slices.Equal(few, limited) {
-			t.Fatalf("%q: %v, %v and, with a heap of %d, %v", word, few, many, most, limited)
+			t.Fatalf("%q: %v, %v and, with a heap of %d, %v", word, few, many, limit, limited)
 		}
 	})
 }
@@ -60,10 +60,10 @@ func TestLongWordsMergeByTheDefinition(t *testing.T) {
 			symbols := model.symbols(nil, word)
 			want := slices.Clone(symbols)
 			want = want[:mergeSlowly(model, want)]
-			for _, most := range []int{2, 3, 20, 100, 10_000} {
+			for _, limit := range []int{2, 3, 20, 100, 10_000} {
 				got := slices.Clone(symbols)
-				if got = got[:model.mergeWithin(&scratch{}, got, most)]; !slices.Equal(got, want) {
-					t.Errorf("%s, %q, a heap of %d: %v, want %v", name, letters, most, got, want)
+				if got = got[:model.mergeWithin(&scratch{}, got, limit)]; !slices.Equal(got, want) {
+					t.Errorf("%s, %q, a heap of %d: %v, want %v", name, letters, limit, got, want)
 				}
 			}
 		}

@@ -197,9 +197,9 @@ func scanLlama(t *classTable, text []byte, at, digits int) int {
 	return lines(t, text, at)
 }
 
-// numbers returns the end of a run of numeric characters. most is the maximum number of characters.
-func numbers(t *classTable, text []byte, at, most int) int {
-	for ; most > 0; most-- {
+// numbers returns the end of a run of numeric characters. limit is the maximum number of characters.
+func numbers(t *classTable, text []byte, at, limit int) int {
+	for ; limit > 0; limit-- {
 		c, size := t.at(text, at)
 		if c&number == 0 {
 			break

@@ -87,10 +87,10 @@ const definedScore = 0.1
 // useScores creates a model of the type unigram. SentencePiece computes with float32.
 func (p *pieceFile) useScores(m *bpe) {
 	u := &unigram{single: true, scores: make([]float64, len(p.pieces))}
-	least := float32(math.MaxFloat32)
+	minimum := float32(math.MaxFloat32)
 	for _, piece := range p.pieces {
 		if piece.kind == pieceNormal {
-			least = min(least, piece.score)
+			minimum = min(minimum, piece.score)
 		}
 	}
 	found := map[string]int32{}
@@ -105,7 +105,7 @@ func (p *pieceFile) useScores(m *bpe) {
 		}
 		found[piece.text] = int32(i)
 	}
-	u.missing = float64(least - missingPenalty)
+	u.missing = float64(minimum - missingPenalty)
 	u.index = newPrefixIndex(found)
 	m.instead = u
 }

@@ -248,9 +248,9 @@ func Suffice(draws Draws, s *coordinator.State, c coordinator.Config) error {
 	if s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness {
 		begun++
 	}
-	if most := uint64(begun) + uint64(left) + 1; uint64(c.TotalSteps) > most {
+	if limit := uint64(begun) + uint64(left) + 1; uint64(c.TotalSteps) > limit {
 		return &coordinator.ConfigError{Key: "total_steps", Problem: fmt.Sprintf(
-			"%d exceeds the %d draws to which the host committed; begin another run from the checkpoint", c.TotalSteps, most)}
+			"%d exceeds the %d draws to which the host committed; begin another run from the checkpoint", c.TotalSteps, limit)}
 	}
 	return nil
 }

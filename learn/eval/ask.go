@@ -20,9 +20,9 @@ type LM interface {
 	// LogLikelihoods returns, for each continuation, the logarithm of the probability that it
 	// follows the context. A context that is too long is cut at its beginning.
 	LogLikelihoods(ctx context.Context, context []int32, continuations [][]int32) ([]float64, error)
-	// Write continues a text until emit, which it calls with each token, returns more = false. most is
+	// Write continues a text until emit, which it calls with each token, returns more = false. limit is
 	// the maximum number of tokens. A temperature of 0 always takes the most likely token.
-	Write(ctx context.Context, text []int32, most int, temperature float64, seed uint64, emit func(id int32) (more bool)) error
+	Write(ctx context.Context, text []int32, limit int, temperature float64, seed uint64, emit func(id int32) (more bool)) error
 	// MaxTokens returns the length of the longest sequence.
 	MaxTokens() int
 }
@@ -144,12 +144,12 @@ func (r Reader) write(ctx context.Context, q Question) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	most := r.MaxWritten
-	if most == 0 {
-		most = min(maxWritten, r.LM.MaxTokens()/2)
+	limit := r.MaxWritten
+	if limit == 0 {
+		limit = min(maxWritten, r.LM.MaxTokens()/2)
 	}
-	room := max(1, r.LM.MaxTokens()-most)
-	text, err := r.goOn(ctx, ids[max(0, len(ids)-room):], writing{most: most, until: until})
+	room := max(1, r.LM.MaxTokens()-limit)
+	text, err := r.goOn(ctx, ids[max(0, len(ids)-room):], writing{limit: limit, until: until})
 	if err != nil {
 		return Answer{}, err
 	}
@@ -159,7 +159,7 @@ func (r Reader) write(ctx context.Context, q Question) (Answer, error) {
 
 // writing contains the settings of a generated text.
 type writing struct {
-	most        int // maximum number of tokens
+	limit       int // maximum number of tokens
 	temperature float64
 	seed        uint64
 	until       string // text that ends it; may be empty
@@ -169,7 +169,7 @@ type writing struct {
 func (r Reader) goOn(ctx context.Context, ids []int32, w writing) (string, error) {
 	var written []int32
 	var failed error
-	err := r.LM.Write(ctx, ids, w.most, w.temperature, w.seed, func(id int32) bool {
+	err := r.LM.Write(ctx, ids, w.limit, w.temperature, w.seed, func(id int32) bool {
 		if slices.Contains(r.Stop, id) {
 			return false
 		}

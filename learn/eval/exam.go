@@ -103,15 +103,15 @@ func (l Library) Open(ctx context.Context, t Task, o Options) (*Exam, error) {
 	return e, nil
 }
 
-// documents reads the first documents of a split. most is the maximum number of documents; 0: all.
-func (l Library) documents(ctx context.Context, t Task, split string, most int) ([]document, []map[string]any, error) {
+// documents reads the first documents of a split. limit is the maximum number of documents; 0: all.
+func (l Library) documents(ctx context.Context, t Task, split string, limit int) ([]document, []map[string]any, error) {
 	paths, err := l.find(ctx, t, split)
 	if err != nil {
 		return nil, nil, err
 	}
 	rows := maxRows
-	if most > 0 && !t.firstExamples { // those are chosen by subject
-		rows = most
+	if limit > 0 && !t.firstExamples { // those are chosen by subject
+		rows = limit
 	}
 	table, err := readSplit(ctx, paths, t.columns, rows)
 	if err != nil {
@@ -126,15 +126,15 @@ func (l Library) documents(ctx context.Context, t Task, split string, most int) 
 			return nil, nil, fmt.Errorf("split %s, document %d: %w: answer %d, want 0 to %d", split, i, ErrDocument, docs[i].answer, n-1)
 		}
 	}
-	if most > 0 && len(docs) > most {
-		docs = someOfEach(docs, most)
+	if limit > 0 && len(docs) > limit {
+		docs = someOfEach(docs, limit)
 	}
 	return docs, table, nil
 }
 
 // someOfEach selects documents so that every subject has the same number, as far as possible, and keeps
-// their order. most is the number of documents to select.
-func someOfEach(docs []document, most int) []document {
+// their order. limit is the number of documents to select.
+func someOfEach(docs []document, limit int) []document {
 	bySubject := map[string][]int{}
 	var subjects []string
 	for i, d := range docs {
@@ -144,9 +144,9 @@ func someOfEach(docs []document, most int) []document {
 		bySubject[d.subject] = append(bySubject[d.subject], i)
 	}
 	var kept []int
-	for round := 0; len(kept) < most; round++ {
+	for round := 0; len(kept) < limit; round++ {
 		for _, subject := range subjects {
-			if own := bySubject[subject]; round < len(own) && len(kept) < most {
+			if own := bySubject[subject]; round < len(own) && len(kept) < limit {
 				kept = append(kept, own[round])
 			}
 		}

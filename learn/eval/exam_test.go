@@ -45,10 +45,10 @@ func TestParse(t *testing.T) {
 }
 
 func TestMaxDocs(t *testing.T) {
-	count := func(name string, most int) map[string]int {
+	count := func(name string, limit int) map[string]int {
 		t.Helper()
 		none := 0
-		exam, err := Library{Folder: "testdata/data"}.Open(t.Context(), named(t, name), Options{Fewshot: &none, MaxDocs: most})
+		exam, err := Library{Folder: "testdata/data"}.Open(t.Context(), named(t, name), Options{Fewshot: &none, MaxDocs: limit})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func FuzzLines(f *testing.F) {
 	f.Add(`{"question":1e400,"choices":{"text":[[]],"label":null}}`)
 	fuzztest.Run(f, func(t *testing.T, text string) {
 		for _, task := range tasks {
-			s := split{columns: task.columns, most: 10}
+			s := split{columns: task.columns, limit: 10}
 			if s.readLines(t.Context(), strings.NewReader(text)) != nil {
 				return
 			}

@@ -34,9 +34,9 @@ func (r Reader) GoOn(ctx context.Context, text string, seed uint64) (string, err
 	if err != nil {
 		return "", err
 	}
-	most := promptTokens
+	limit := promptTokens
 	if r.MaxWritten > 0 {
-		most = r.MaxWritten
+		limit = r.MaxWritten
 	}
-	return r.goOn(ctx, ids, writing{most: most, temperature: promptTemperature, seed: seed})
+	return r.goOn(ctx, ids, writing{limit: limit, temperature: promptTemperature, seed: seed})
 }

@@ -30,14 +30,14 @@ const (
 // split accumulates the rows of a split's files.
 type split struct {
 	columns []string
-	most    int // maximum number of rows
+	limit   int // maximum number of rows
 	rows    []map[string]any
 	bytes   int
 }
 
 // readSplit reads the columns of the first rows of files, in their order.
-func readSplit(ctx context.Context, paths, columns []string, most int) ([]map[string]any, error) {
-	s := split{columns: columns, most: most}
+func readSplit(ctx context.Context, paths, columns []string, limit int) ([]map[string]any, error) {
+	s := split{columns: columns, limit: limit}
 	for _, path := range paths {
 		if err := s.readFile(ctx, path); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
@@ -58,7 +58,7 @@ func (s *split) readFile(ctx context.Context, path string) error {
 	return s.readLines(ctx, file)
 }
 
-func (s *split) full() bool { return len(s.rows) >= s.most }
+func (s *split) full() bool { return len(s.rows) >= s.limit }
 
 func (s *split) add(row map[string]any) error {
 	if len(s.rows) >= maxRows {
@@ -194,7 +194,7 @@ func (s *split) readParquet(ctx context.Context, file *os.File) (err error) {
 		if s.full() {
 			return nil
 		}
-		rows := min(group.Count, int64(s.most-len(s.rows)))
+		rows := min(group.Count, int64(s.limit-len(s.rows)))
 		if rows > maxRows {
 			return fmt.Errorf("%w: row group %d has %d rows, the limit is %d", ErrDocument, group.Number, rows, maxRows)
 		}

@@ -19,9 +19,9 @@ func TestEmptyRowGroups(t *testing.T) {
 		"whole": "abcd", "begins": "abcd", "between": "abcd", "ends": "abcd", "alternates": "abcd", "empty-page": "abcd", "nothing": "",
 		"nulls": "---", "some": "-a-",
 	} {
-		for most := range 5 {
+		for limit := range 5 {
 			path := filepath.Join("..", "..", "files", "data", "prepare", "testdata", "empty", name+".parquet")
-			rows, err := readSplit(t.Context(), []string{path}, []string{"text"}, most)
+			rows, err := readSplit(t.Context(), []string{path}, []string{"text"}, limit)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -33,8 +33,8 @@ func TestEmptyRowGroups(t *testing.T) {
 					got.WriteString("-")
 				}
 			}
-			if first := want[:min(most, len(want))]; got.String() != first {
-				t.Errorf("%s, %d rows: %q, want %q", name, most, got.String(), first)
+			if first := want[:min(limit, len(want))]; got.String() != first {
+				t.Errorf("%s, %d rows: %q, want %q", name, limit, got.String(), first)
 			}
 		}
 	}

@@ -59,10 +59,10 @@ func (c *chooser) unit(values []float32) uint8 {
 	}
 	first := codeOf(largest / c.reach)                                  // with this unit, the largest value has level 1
 	last := min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit) // with this unit, it exceeds all levels
-	best, least := first, math.Inf(1)
+	best, minimum := first, math.Inf(1)
 	for code := first; code <= last; code++ {
-		if squares := c.squares(c.reach*unitOf(uint8(code)), least); squares < least {
-			best, least = code, squares
+		if squares := c.squares(c.reach*unitOf(uint8(code)), minimum); squares < minimum {
+			best, minimum = code, squares
 		}
 	}
 	return uint8(best)

@@ -26,15 +26,15 @@ func (d definition) unit(values []float32) (best uint8) {
 		largest = max(largest, math.Abs(float64(v)))
 	}
 	first := codeOf(largest / float64(d.reach))
-	least := math.Inf(1)
+	minimum := math.Inf(1)
 	for code := first; code <= min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit); code++ {
 		sum := 0.0
 		for _, v := range values {
 			rest := math.Abs(float64(v)) - d.level(v, uint8(code))*float64(d.reach)*unitOf(uint8(code))
 			sum += rest * rest
 		}
-		if code == first || sum < least {
-			best, least = uint8(code), sum
+		if code == first || sum < minimum {
+			best, minimum = uint8(code), sum
 		}
 	}
 	return best

@@ -41,15 +41,15 @@ const logitsOnCPU, logitsOnDevice = 32 << 20, 256 << 20
 // Working returns the minimum memory of a micro batch when its forward pass ends: saved activations,
 // and logits.
 func (s Step) Working(of model.Description, seqLen uint32) uint64 {
-	tokens, most, kept := uint64(s.MicroBatch)*uint64(seqLen), uint64(logitsOnCPU), of.Activations
+	tokens, limit, kept := uint64(s.MicroBatch)*uint64(seqLen), uint64(logitsOnCPU), of.Activations
 	if s.Device {
-		most = logitsOnDevice
+		limit = logitsOnDevice
 	}
 	if s.Recompute {
 		kept = of.Recomputed
 	}
 	row := s.Size * uint64(of.VocabSize)
-	return tokens*uint64(kept)*s.Size + min(tokens*row, max(most, 64*row))
+	return tokens*uint64(kept)*s.Size + min(tokens*row, max(limit, 64*row))
 }
 
 // Of computes the needs of a run. keep is as in required.Of.
@@ -170,17 +170,17 @@ func (s Step) Remedy(of model.Description, seqLen uint32) string {
 
 // LeastMemory returns the memory of the smallest of the devices; 0 if it is unknown, or if the only
 // device is the CPU.
-func LeastMemory(devices []torch.Device) (least uint64) {
+func LeastMemory(devices []torch.Device) (minimum uint64) {
 	info, err := torch.Loaded()
 	if err != nil {
 		return 0
 	}
 	for _, known := range info.Devices() {
 		for _, device := range devices {
-			if device == known.Device && known.Memory > 0 && (least == 0 || known.Memory < least) {
-				least = known.Memory
+			if device == known.Device && known.Memory > 0 && (minimum == 0 || known.Memory < minimum) {
+				minimum = known.Memory
 			}
 		}
 	}
-	return least
+	return minimum
 }

@@ -112,8 +112,8 @@ func (c cutter) cut(batch data.Batch, rows int64) (parts []microBatch, tokens in
 		}
 		for _, one := range texts {
 			columns := int64(len(one.inputs))
-			if most := c.maxTokens; columns > int64(most) {
-				return nil, 0, fmt.Errorf("%w: sequence %d trains %d tokens, the model's max_position_embeddings is %d", errTokens, i, columns, most)
+			if limit := c.maxTokens; columns > int64(limit) {
+				return nil, 0, fmt.Errorf("%w: sequence %d trains %d tokens, the model's max_position_embeddings is %d", errTokens, i, columns, limit)
 			}
 			if last := len(parts) - 1; last < 0 || parts[last].columns != columns || parts[last].rows == rows {
 				parts = append(parts, microBatch{columns: columns})

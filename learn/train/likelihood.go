@@ -130,13 +130,13 @@ func oneToken(ctx context.Context, network model.Model, before []int32, continua
 	if err != nil {
 		return nil, err
 	}
-	most, sum := float64(slices.Max(logits)), 0.0
+	maximum, sum := float64(slices.Max(logits)), 0.0
 	for _, logit := range logits {
-		sum += math.Exp(float64(logit) - most)
+		sum += math.Exp(float64(logit) - maximum)
 	}
 	out := make([]float64, len(continuations))
 	for i, c := range continuations {
-		out[i] = float64(logits[c[0]]) - most - math.Log(sum)
+		out[i] = float64(logits[c[0]]) - maximum - math.Log(sum)
 	}
 	return out, nil
 }
@@ -144,10 +144,10 @@ func oneToken(ctx context.Context, network model.Model, before []int32, continua
 // errEnough ends a text.
 var errEnough = errors.New("enough")
 
-// Write continues a text until emit returns false. most is the maximum number of tokens. temperature is as in
+// Write continues a text until emit returns false. limit is the maximum number of tokens. temperature is as in
 // package generate. If the model is trained meanwhile, the error is ErrChanged.
-func (r *replica) Write(ctx context.Context, text []int32, most int, temperature float64, seed uint64, emit func(id int32) (more bool)) error {
-	o := generate.Options{MaxTokens: most, Temperature: temperature, TopP: 1, RepetitionPenalty: 1, Seed: seed}
+func (r *replica) Write(ctx context.Context, text []int32, limit int, temperature float64, seed uint64, emit func(id int32) (more bool)) error {
+	o := generate.Options{MaxTokens: limit, Temperature: temperature, TopP: 1, RepetitionPenalty: 1, Seed: seed}
 	err := r.inTurns(ctx, func(network model.Model, yield func() error) error {
 		return generate.Tokens(ctx, network, text, o, func(id int32) error {
 			if !emit(id) {

@@ -32,7 +32,7 @@ func TestMuonReference(t *testing.T) {
 		}
 	}
 	engine := readVectors(t, "muon.json", &reference)
-	for dtype, most := range map[torch.DType]float64{torch.F32: 1e-4, torch.BF16: 0.15} {
+	for dtype, limit := range map[torch.DType]float64{torch.F32: 1e-4, torch.BF16: 0.15} {
 		for _, c := range reference.Cases {
 			t.Run(fmt.Sprint(dtype, c.Shape), func(t *testing.T) {
 				err := engine.Do(t.Context(), false, func(s *torch.Scope) error {
@@ -48,7 +48,7 @@ func TestMuonReference(t *testing.T) {
 							off += math.Pow(float64(got-step.Parameter[k]), 2)
 							moved += math.Pow(float64(before[k]-step.Parameter[k]), 2)
 						}
-						if off = math.Sqrt(off / moved); !(off < most) {
+						if off = math.Sqrt(off / moved); !(off < limit) {
 							t.Errorf("step %d: %.3g of a step elsewhere", j+1, off)
 						}
 						before = step.Parameter

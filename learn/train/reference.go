@@ -19,8 +19,8 @@ func fill(reference *audit.Reference, layouts []distro.Layout, updates [][]float
 	for _, l := range layouts {
 		all += l.Elements()
 	}
-	least := norm(updates) / faint / math.Sqrt(float64(all)) // per element
-	lengths := make([]float64, len(updates))                 // of each tensor with one of the chunks; else 0
+	minimum := norm(updates) / faint / math.Sqrt(float64(all)) // per element
+	lengths := make([]float64, len(updates))                   // of each tensor with one of the chunks; else 0
 	for _, chunk := range reference.Chunks {
 		tensor, _, _ := reference.Shapes.Find(chunk)
 		elements += layouts[tensor].ChunkSize()
@@ -38,7 +38,7 @@ func fill(reference *audit.Reference, layouts []distro.Layout, updates [][]float
 			update[i] *= scale
 		}
 		reference.Updates = append(reference.Updates, update)
-		element := max(lengths[tensor]/math.Sqrt(float64(layout.Elements())), least)
+		element := max(lengths[tensor]/math.Sqrt(float64(layout.Elements())), minimum)
 		reference.Usual = append(reference.Usual, element*float64(scale)*math.Sqrt(float64(layout.ChunkSize())))
 	}
 }

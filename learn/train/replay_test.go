@@ -444,8 +444,8 @@ func TestQuotients(t *testing.T) {
 					moved += m / (1 - first) / math.Sqrt(v/(1-second))
 				}
 			}
-			if most := quotients(betas, steps); math.Abs(moved) > most*(1+1e-9) {
-				t.Fatalf("betas %v: %d steps come to %v, the bound is %v", betas, steps, moved, most)
+			if limit := quotients(betas, steps); math.Abs(moved) > limit*(1+1e-9) {
+				t.Fatalf("betas %v: %d steps come to %v, the bound is %v", betas, steps, moved, limit)
 			}
 		})
 	}

@@ -29,11 +29,11 @@ func dialled(d *dials, p peer.ID, addrs int, ip netip.Addr, way reach, lasting t
 func TestDialsElsewhereAreFew(t *testing.T) {
 	victim := netip.MustParseAddr("192.0.2.1")
 	for _, test := range []struct {
-		name         string
-		addrs        int
-		reach        reach
-		lasting      time.Duration
-		least, count int
+		name           string
+		addrs          int
+		reach          reach
+		lasting        time.Duration
+		minimum, count int
 	}{
 		{"at once", 16, reachesOthers, 30 * time.Second, unprovenAtOnce, unprovenAtOnce},
 		{"a day", 16, reachesOthers, 24 * time.Hour, 50, 12 + 24*4},
@@ -42,8 +42,8 @@ func TestDialsElsewhereAreFew(t *testing.T) {
 		{"through a relay", 2, reachedByRelay, time.Hour, 12, 12 + 6 + 6 + 4},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if got := dialled(newDials(), "a", test.addrs, victim, test.reach, test.lasting); got < test.least || got > test.count {
-				t.Errorf("%s: %d dials, want %d to %d", test.name, got, test.least, test.count)
+			if got := dialled(newDials(), "a", test.addrs, victim, test.reach, test.lasting); got < test.minimum || got > test.count {
+				t.Errorf("%s: %d dials, want %d to %d", test.name, got, test.minimum, test.count)
 			}
 		})
 	}

@@ -223,8 +223,8 @@ func TestLargeRequestsCountAgainstTheUploadRate(t *testing.T) {
 	if _, err := limited.Request(testContext(t), other.ID(), echo, make([]byte, size), 0); err != nil {
 		t.Fatal(err)
 	}
-	if took, least := time.Since(begun), (size-burst)*time.Second/rate; took < least {
-		t.Errorf("the request took %v, want at least %v", took, least)
+	if took, minimum := time.Since(begun), (size-burst)*time.Second/rate; took < minimum {
+		t.Errorf("the request took %v, want at least %v", took, minimum)
 	}
 }
 

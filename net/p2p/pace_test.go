@@ -25,21 +25,21 @@ func (s pipeStream) Reset() error    { return s.Close() }
 // itself needs does not count.
 func TestReadersKeepPace(t *testing.T) {
 	tests := []struct {
-		name  string
-		fast  int // bytes read without a pause
-		pause time.Duration
-		own   time.Duration // server's pause before each 64 KiB
-		least time.Duration // minimum time until the stream is cut off; 0 if it is not cut off
-		most  time.Duration
+		name    string
+		fast    int // bytes read without a pause
+		pause   time.Duration
+		own     time.Duration // server's pause before each 64 KiB
+		minimum time.Duration // minimum time until the stream is cut off; 0 if it is not cut off
+		limit   time.Duration
 	}{
 		{name: "fast", fast: 1 << 30},
 		{name: "a slow line", pause: 4 * time.Second / 5},
 		{name: "an eighth of 0.25 Mbit/s", pause: 16 << 10 * time.Second / (250_000 / 8 / 8)},
 		{name: "a slow server", pause: 4 * time.Second / 5, own: time.Minute},
-		{name: "nothing", pause: time.Hour, least: time.Second, most: 40 * time.Second},
-		{name: "a trickle", pause: 40 * time.Second, least: time.Second, most: 40 * time.Second},
-		{name: "too slow", pause: 10 * time.Second, least: 5 * time.Second, most: 200 * time.Second},
-		{name: "nothing any more", fast: 1 << 20, pause: time.Hour, least: time.Second, most: 40 * time.Second},
+		{name: "nothing", pause: time.Hour, minimum: time.Second, limit: 40 * time.Second},
+		{name: "a trickle", pause: 40 * time.Second, minimum: time.Second, limit: 40 * time.Second},
+		{name: "too slow", pause: 10 * time.Second, minimum: 5 * time.Second, limit: 200 * time.Second},
+		{name: "nothing any more", fast: 1 << 20, pause: time.Hour, minimum: time.Second, limit: 40 * time.Second},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestReadersKeepPace(t *testing.T) {
 				took := time.Since(begun)
 				_ = ours.Close()
 				<-done
-				if cut := errors.Is(err, os.ErrDeadlineExceeded); cut != (test.least > 0) || cut && (took < test.least || took > test.most) {
+				if cut := errors.Is(err, os.ErrDeadlineExceeded); cut != (test.minimum > 0) || cut && (took < test.minimum || took > test.limit) {
 					t.Errorf("after %v: %v", took, err)
 				}
 			})

@@ -168,11 +168,11 @@ func (q *queue) evictFor(p *queuedExchange) {
 }
 
 // oldestOfMost returns the oldest exchange of the member with the most slots, or nil if no member
-// has more than least.
-func (q *queue) oldestOfMost(least int) (oldest *queuedExchange) {
+// has more than minimum.
+func (q *queue) oldestOfMost(minimum int) (oldest *queuedExchange) {
 	for _, p := range q.serving {
-		if has := q.shares[p.from].serving; has > least {
-			oldest, least = p, has
+		if has := q.shares[p.from].serving; has > minimum {
+			oldest, minimum = p, has
 		}
 	}
 	return oldest

@@ -122,14 +122,14 @@ func (rs *records) makeRoom() {
 	if len(rs.by) < maxRecords {
 		return
 	}
-	var least identity.ID
+	var minimum identity.ID
 	points := math.Inf(1)
 	for id, r := range rs.by {
 		if now := r.now(); now < points {
-			least, points = id, now
+			minimum, points = id, now
 		}
 	}
-	delete(rs.by, least)
+	delete(rs.by, minimum)
 }
 
 // connected forgives all stalls of a member with a new connection: the member may have been

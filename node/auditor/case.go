@@ -231,16 +231,16 @@ type askingTime struct {
 // from any other member. In addition, the trainer must be a healthy member whose optimizer includes
 // the step, and a later result of the trainer must have arrived in one of the newest rounds. Such a
 // result proves only that the trainer is online, not that its link is fast.
-func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
+func (a *Auditor) isSilent(q *auditCase, minimum askingTime) bool {
 	s, g := a.Client.State(), &q.gathered
-	patience := least.time
+	patience := minimum.time
 	if g.some {
-		patience += least.more
+		patience += minimum.more
 	}
 	if g.busy {
-		patience += least.busy
+		patience += minimum.busy
 	}
-	if q.phase != waitsForOpening || g.since.IsZero() || a.Tasks.Now().Sub(g.since) < patience || s.Progress.Step < g.step+least.rounds {
+	if q.phase != waitsForOpening || g.since.IsZero() || a.Tasks.Now().Sub(g.since) < patience || s.Progress.Step < g.step+minimum.rounds {
 		return false
 	}
 	c, known := s.Member(q.Trainer)

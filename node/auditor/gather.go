@@ -272,8 +272,8 @@ func (a *Auditor) takeKept(q *auditCase, r *partReader) {
 // has such parts but is busy, and should be asked again after that time. If a part is invalid,
 // askParts returns the parts before it and an error.
 func (a *Auditor) askParts(ctx context.Context, from identity.ID, key resultID, wanted uint64, r *partReader) (found []verifiedPart, later time.Duration, err error) {
-	most := min(bits.OnesCount64(wanted), mostParts) * (4 + maxPart(r.shapes))
-	answer, err := a.Network.Request(ctx, from, OpeningProtocol, partRequest{key, wanted}.Encode(), most)
+	limit := min(bits.OnesCount64(wanted), mostParts) * (4 + maxPart(r.shapes))
+	answer, err := a.Network.Request(ctx, from, OpeningProtocol, partRequest{key, wanted}.Encode(), limit)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -115,10 +115,10 @@ func (p *past) cut(count int) (dropped [][32]byte) {
 
 // longestAway returns the trainer whose newest result is the oldest.
 func (p *past) longestAway() (oldest coordinator.ClientID) {
-	least := ^uint32(0)
+	minimum := ^uint32(0)
 	for trainer, r := range p.newest {
-		if r.Header.Step < least || r.Header.Step == least && slices.Compare(trainer[:], oldest[:]) < 0 {
-			oldest, least = trainer, r.Header.Step
+		if r.Header.Step < minimum || r.Header.Step == minimum && slices.Compare(trainer[:], oldest[:]) < 0 {
+			oldest, minimum = trainer, r.Header.Step
 		}
 	}
 	return oldest

@@ -119,10 +119,10 @@ func (j *trial) challenge(drawn []uint32, partSize int) []uint32 {
 	if i, named := j.state.Fault.Part(); named && i < len(drawn) {
 		chosen = append(chosen, drawn[i])
 	}
-	most := min(max(challengeBytes/max(partSize, 1), 1), mostChallenged, len(drawn))
+	limit := min(max(challengeBytes/max(partSize, 1), 1), mostChallenged, len(drawn))
 	b := binary.LittleEndian.AppendUint64([]byte(domainChallenge), j.seed)
 	b = binary.LittleEndian.AppendUint32(append(b, j.Trainer[:]...), j.Step)
-	for sum := sha256.Sum256(b); len(chosen) < most; sum = sha256.Sum256(sum[:]) {
+	for sum := sha256.Sum256(b); len(chosen) < limit; sum = sha256.Sum256(sum[:]) {
 		i := binary.LittleEndian.Uint64(sum[:]) % uint64(len(drawn))
 		if !slices.Contains(chosen, drawn[i]) {
 			chosen = append(chosen, drawn[i])

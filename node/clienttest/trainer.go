@@ -279,13 +279,13 @@ func (f *Trainer) ResetOptimizer(context.Context) error {
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (f *Trainer) SaveOptimizer(_ context.Context, most int) (bytes int, write func(path string) error, err error) {
+func (f *Trainer) SaveOptimizer(_ context.Context, limit int) (bytes int, write func(path string) error, err error) {
 	defer f.exclusive()()
 	f.decide()
 	momentum := binary.LittleEndian.AppendUint64(nil, f.momentum)
 	bytes = len(momentum) + f.Heavy
 	return bytes, func(path string) error {
-		if bytes > most {
+		if bytes > limit {
 			defer f.exclusive()()
 		}
 		time.Sleep(f.Writing)

@@ -182,7 +182,7 @@ type OptimizerSaver interface {
 	// bytes, SaveOptimizer copies the momentum, so that the trainer can continue before the file is
 	// written; otherwise the trainer must not be used until then. All trained results must have been
 	// applied.
-	SaveOptimizer(ctx context.Context, most int) (bytes int, write func(path string) error, err error)
+	SaveOptimizer(ctx context.Context, limit int) (bytes int, write func(path string) error, err error)
 	// LoadOptimizer restores the momentum from a file that was saved together with the loaded
 	// model. After an error the optimizer is unchanged.
 	LoadOptimizer(ctx context.Context, path string) error

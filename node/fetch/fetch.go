@@ -240,10 +240,10 @@ func (f *Fetcher) warnOfMemory(t *tally.Tally, c *tally.Candidate, lag uint32) {
 		return
 	}
 	f.warned = now
-	least := uint64(len(t.Slots)) * uint64(c.Size) * uint64(lag+2)
+	minimum := uint64(len(t.Slots)) * uint64(c.Size) * uint64(lag+2)
 	f.Log.Warn("no memory for a result of another member; rounds wait for it and lose batches until memory is free",
 		"step", t.Round.Step, "result_bytes", c.Size, "results", len(t.Slots),
-		"remedy", fmt.Sprintf("set --max-blob-memory to at least %d MiB, or set --blob-dir to keep on disk what does not fit into memory", least>>20+1))
+		"remedy", fmt.Sprintf("set --max-blob-memory to at least %d MiB, or set --blob-dir to keep on disk what does not fit into memory", minimum>>20+1))
 }
 
 // Read reads the counted results from the blob store, which may have them on disk. If they were

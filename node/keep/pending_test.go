@@ -85,8 +85,8 @@ func TestPendingModelGetsItsFinalName(t *testing.T) {
 // it, and makes an epoch only slightly longer, unless it is the last one.
 func TestSlowDiskDelaysTheReportOnly(t *testing.T) {
 	for name, test := range map[string]struct {
-		last        bool
-		epoch, most time.Duration
+		last         bool
+		epoch, limit time.Duration
 	}{
 		"a short epoch":      {false, 3 * time.Second, 30 * time.Millisecond},
 		"an epoch":           {false, 5 * time.Minute, 3 * time.Second},
@@ -104,12 +104,12 @@ func TestSlowDiskDelaysTheReportOnly(t *testing.T) {
 		if b.Ahead(s) {
 			t.Errorf("%s: reported at once", name)
 		}
-		b.now = b.now.Add(test.most - time.Millisecond)
+		b.now = b.now.Add(test.limit - time.Millisecond)
 		if b.Ahead(s) {
-			t.Errorf("%s: reported after %v", name, test.most-time.Millisecond)
+			t.Errorf("%s: reported after %v", name, test.limit-time.Millisecond)
 		}
 		if b.now = b.now.Add(time.Millisecond); !b.Ahead(s) {
-			t.Errorf("%s: not reported after %v", name, test.most)
+			t.Errorf("%s: not reported after %v", name, test.limit)
 		}
 	}
 }

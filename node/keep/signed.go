@@ -131,14 +131,14 @@ func signedSlot(b []byte, slot int) (run [32]byte, step uint32, ok bool) {
 
 // olderSlot returns the incomplete slot, or else the one with the earlier step.
 func olderSlot(b []byte, run [32]byte) int {
-	oldest, least := 0, ^uint32(0)
+	oldest, minimum := 0, ^uint32(0)
 	for slot := range signedSlots {
 		of, step, ok := signedSlot(b, slot)
 		if !ok || of != run {
 			return slot
 		}
-		if step < least {
-			oldest, least = slot, step
+		if step < minimum {
+			oldest, minimum = slot, step
 		}
 	}
 	return oldest

@@ -166,12 +166,12 @@ func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch da
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (t *Learner) SaveOptimizer(ctx context.Context, most int) (bytes int, write func(path string) error, err error) {
+func (t *Learner) SaveOptimizer(ctx context.Context, limit int) (bytes int, write func(path string) error, err error) {
 	state, err := t.LendOptimizerState(ctx)
 	for _, tensor := range state.Tensors {
 		bytes += len(tensor.Data)
 	}
-	if err == nil && bytes <= most {
+	if err == nil && bytes <= limit {
 		state, err = t.OptimizerState(ctx)
 	}
 	return bytes, state.Write, err

@@ -94,7 +94,7 @@ type stopwatch struct {
 	mu      sync.Mutex
 	elapsed time.Duration // time on the watch at since
 	since   time.Time
-	most    time.Duration // maximum of the time on the watch
+	limit   time.Duration // maximum of the time on the watch
 }
 
 // now returns the time of the run in milliseconds.
@@ -105,14 +105,14 @@ func (w *stopwatch) now() uint64 {
 }
 
 // passed returns the time on the watch. The caller holds mu.
-func (w *stopwatch) passed() time.Duration { return min(w.elapsed+time.Since(w.since), w.most) }
+func (w *stopwatch) passed() time.Duration { return min(w.elapsed+time.Since(w.since), w.limit) }
 
 // run lets the watch run for d more.
 func (w *stopwatch) run(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.elapsed = w.passed()
-	w.since, w.most = time.Now(), w.elapsed+d
+	w.since, w.limit = time.Now(), w.elapsed+d
 }
 
 // TestRunOverSockets runs three clients, one of them late, over libp2p on the loopback interface.

@@ -124,16 +124,16 @@ func TestBacksOff(t *testing.T) {
 		if err := s.Supervise(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		most := firstRestart
+		limit := firstRestart
 		for i := 1; i < len(s.began); i++ {
 			if i == attempts {
-				most = firstRestart
+				limit = firstRestart
 			}
 			wait := s.began[i].Sub(s.began[i-1]) % time.Hour
-			if wait < most/2 || wait > most+time.Second {
-				t.Errorf("start %d came after %v, want %v to %v", i+1, wait, most/2, most)
+			if wait < limit/2 || wait > limit+time.Second {
+				t.Errorf("start %d came after %v, want %v to %v", i+1, wait, limit/2, limit)
 			}
-			most = min(2*most, longestPause)
+			limit = min(2*limit, longestPause)
 		}
 		if len(s.starts) != attempts+2 {
 			t.Errorf("%d starts; %s", len(s.starts), s.log.String())
@@ -276,12 +276,12 @@ func TestAnotherServer(t *testing.T) {
 			if !slices.Equal(s.starts, []string{"b", "a"}) {
 				t.Fatalf("took part in %v", s.starts)
 			}
-			most := time.Hour + 2*lookEvery
+			limit := time.Hour + 2*lookEvery
 			if !met {
-				most += asideEvery
+				limit += asideEvery
 			}
-			if at := s.began[1].Sub(began); at < time.Hour || at > most {
-				t.Errorf("met before: %v; joined after %v, want at most %v", met, at, most)
+			if at := s.began[1].Sub(began); at < time.Hour || at > limit {
+				t.Errorf("met before: %v; joined after %v, want at most %v", met, at, limit)
 			}
 			if n := strings.Count(s.log.String(), "another key"); n != 1 {
 				t.Errorf("logged %d times", n)

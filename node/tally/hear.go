@@ -96,21 +96,21 @@ func (t *Tally) displace(s *Slot, with Commitment) bool {
 		commitments = append(commitments, c.Commitment)
 	}
 	support := t.support(append(commitments, with))
-	least := -1
+	minimum := -1
 	for i, c := range s.Candidates {
-		if stays := c.InTime && c.State == Held; !stays && (least < 0 || support[i] < support[least]) {
-			least = i
+		if stays := c.InTime && c.State == Held; !stays && (minimum < 0 || support[i] < support[minimum]) {
+			minimum = i
 		}
 	}
-	if least < 0 || support[least] >= support[len(s.Candidates)] {
+	if minimum < 0 || support[minimum] >= support[len(s.Candidates)] {
 		return false
 	}
-	leaves := s.Candidates[least]
+	leaves := s.Candidates[minimum]
 	if leaves.State == Announced {
 		t.unfetched--
 	}
 	t.displaced = append(t.displaced, leaves)
-	s.Candidates = slices.Delete(slices.Clone(s.Candidates), least, least+1)
+	s.Candidates = slices.Delete(slices.Clone(s.Candidates), minimum, minimum+1)
 	return true
 }
 

@@ -30,7 +30,7 @@ const (
 // departure is a way in which needed members leave and return.
 type departure struct {
 	name    string
-	most    int  // maximum number of counted rounds that may be lost
+	limit   int  // maximum number of counted rounds that may be lost
 	brief   bool // also without -departures
 	clients int
 	happens func(d *departing) // departs, and restarts the departed clients
@@ -141,16 +141,18 @@ func TestDepartures(t *testing.T) {
 	}
 	t.Parallel()
 	var rows []string
-	row := func(name, lost, most string) { rows = append(rows, fmt.Sprintf("| %s | %s | %s |", name, lost, most)) }
+	row := func(name, lost, limit string) {
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", name, lost, limit))
+	}
 	for _, way := range departures {
 		t.Run(way.name, func(t *testing.T) {
 			if !way.brief && !*allDepartures {
 				t.Skip("only with -departures")
 			}
 			lost, forgotten := way.play(t)
-			row(way.name, fmt.Sprint(lost, forgotten), fmt.Sprint(way.most))
-			if lost > way.most {
-				t.Errorf("%d counted rounds are lost, want at most %d", lost, way.most)
+			row(way.name, fmt.Sprint(lost, forgotten), fmt.Sprint(way.limit))
+			if lost > way.limit {
+				t.Errorf("%d counted rounds are lost, want at most %d", lost, way.limit)
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func TestAbandonedEpochLosesLittle(t *testing.T) {
 		t.Skip("-short: simulates runs")
 	}
 	const commitEvery, noticed = abandonedReturns / 20, 4
-	for _, c := range []struct{ apart, back, most int64 }{
+	for _, c := range []struct{ apart, back, limit int64 }{
 		{1, 40, commitEvery}, {20, 2, 0}, {20, 10, commitEvery + noticed + 4}, {20, 40, commitEvery + noticed + 4},
 	} {
 		for seed := uint64(1); seed <= 2; seed++ {
@@ -87,8 +87,8 @@ func TestAbandonedEpochLosesLittle(t *testing.T) {
 				t.Errorf("seed %d: %v", seed, violation)
 			}
 			t.Logf("seed %d: %d s apart, back %d s after the last: %d rounds lost", seed, c.apart, c.back, lost)
-			if lost > c.most {
-				t.Errorf("seed %d: %d s apart, back %d s after the last: %d rounds are lost, want %d at most", seed, c.apart, c.back, lost, c.most)
+			if lost > c.limit {
+				t.Errorf("seed %d: %d s apart, back %d s after the last: %d rounds are lost, want %d at most", seed, c.apart, c.back, lost, c.limit)
 			}
 		}
 	}

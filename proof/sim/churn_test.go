@@ -95,7 +95,7 @@ func TestChurn(t *testing.T) {
 	for name, test := range map[string]struct {
 		percent int // percentage of the members that vanish in each epoch
 		atOnce  bool
-		most    float64 // maximum share of the epochs without a checkpoint
+		limit   float64 // maximum share of the epochs without a checkpoint
 	}{
 		"30 % one by one": {30, false, 0},
 		"50 % one by one": {50, false, 0},
@@ -108,8 +108,8 @@ func TestChurn(t *testing.T) {
 				c.measure(t, seed)
 			}
 			t.Logf("%d of %d epochs recorded no checkpoint; an epoch took %.1f s", c.lost, c.epochs, float64(c.lasted)/float64(second)/float64(c.epochs))
-			if c.epochs < 2*churnEpochs || float64(c.lost) > test.most*float64(c.epochs) {
-				t.Errorf("%d of %d epochs recorded no checkpoint, want at least %d epochs and a share of at most %v", c.lost, c.epochs, 2*churnEpochs, test.most)
+			if c.epochs < 2*churnEpochs || float64(c.lost) > test.limit*float64(c.epochs) {
+				t.Errorf("%d of %d epochs recorded no checkpoint, want at least %d epochs and a share of at most %v", c.lost, c.epochs, 2*churnEpochs, test.limit)
 			}
 		})
 	}

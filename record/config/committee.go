@@ -53,11 +53,11 @@ func auditsWarning(c coordinator.Config) string {
 		return ""
 	}
 	message := fmt.Sprintf("verification_percent = %d: with only init_min_clients = %d members, no member audits", percent, members)
-	least := 2
-	for least < coordinator.MaxClients && assign.VerifierCount(least, percent) == 0 {
-		least++
+	minimum := 2
+	for minimum < coordinator.MaxClients && assign.VerifierCount(minimum, percent) == 0 {
+		minimum++
 	}
-	return fmt.Sprintf("%s; choose at least %d members, or a percentage of at least %d", message, least, min(100, (100+members-1)/members))
+	return fmt.Sprintf("%s; choose at least %d members, or a percentage of at least %d", message, minimum, min(100, (100+members-1)/members))
 }
 
 // probationWarning returns a warning if more than half of the newcomers that cheat in every step are

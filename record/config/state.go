@@ -225,8 +225,8 @@ func checkColdStart(llm *table, run Run) {
 	if steps == 0 || c.EpochTime <= c.WarmupTime || c.MaxRoundTrainTime == 0 {
 		return
 	}
-	if most := (c.EpochTime - c.WarmupTime) / c.MaxRoundTrainTime; steps > most {
+	if limit := (c.EpochTime - c.WarmupTime) / c.MaxRoundTrainTime; steps > limit {
 		llm.fail("cold_start_warmup_steps", "%d steps may not fit into an epoch: (epoch_time %s - warmup_time %s) / max_round_train_time %s = %d",
-			steps, inSeconds(c.EpochTime), inSeconds(c.WarmupTime), inSeconds(c.MaxRoundTrainTime), most)
+			steps, inSeconds(c.EpochTime), inSeconds(c.WarmupTime), inSeconds(c.MaxRoundTrainTime), limit)
 	}
 }

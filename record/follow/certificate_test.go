@@ -97,9 +97,9 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestSufficientIsMoreThanTwoThirds(t *testing.T) {
-	for n, least := range map[int]int{1: 1, 2: 2, 3: 3, 4: 3, 6: 5, 7: 5, 256: 171} {
-		if Suffices(least-1, n) || !Suffices(least, n) {
-			t.Errorf("of %d members, want %d as the minimum", n, least)
+	for n, minimum := range map[int]int{1: 1, 2: 2, 3: 3, 4: 3, 6: 5, 7: 5, 256: 171} {
+		if Suffices(minimum-1, n) || !Suffices(minimum, n) {
+			t.Errorf("of %d members, want %d as the minimum", n, minimum)
 		}
 	}
 	if Suffices(0, 0) {

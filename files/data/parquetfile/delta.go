@@ -15,7 +15,7 @@ type deltas struct {
 	parts, size int // of a block: number of parts, and of numbers in each
 	number      int32
 	begun       bool
-	least       int32  // added to each difference of the block
+	minimum     int32  // added to each difference of the block
 	widths      []byte // of the remaining parts of the block
 	part        []byte // differences of the part, of width bits each
 	width, at   int    // at: position of the next difference
@@ -23,8 +23,8 @@ type deltas struct {
 
 var errDeltas = errors.New("deltas are damaged")
 
-// deltasOf decodes the header of a run. most is the maximum number of numbers in the run.
-func deltasOf(data []byte, most int) (*deltas, error) {
+// deltasOf decodes the header of a run. limit is the maximum number of numbers in the run.
+func deltasOf(data []byte, limit int) (*deltas, error) {
 	var heads [3]uint64
 	for i := range heads {
 		value, n := binary.Uvarint(data)
@@ -41,8 +41,8 @@ func deltasOf(data []byte, most int) (*deltas, error) {
 		return nil, errDeltas
 	}
 	block, parts, count := heads[0], heads[1], heads[2]
-	if count > uint64(most) {
-		return nil, tooMany(most)
+	if count > uint64(limit) {
+		return nil, tooMany(limit)
 	}
 	if block == 0 || block > 1<<16 || block%128 != 0 || parts == 0 || parts > block || block/parts%32 != 0 {
 		return nil, errDeltas
@@ -68,7 +68,7 @@ func (d *deltas) next() (int32, error) {
 		difference = difference<<8 | uint64(d.part[i])
 	}
 	difference = difference >> (bit % 8) & (1<<d.width - 1)
-	d.number += d.least + int32(difference)
+	d.number += d.minimum + int32(difference)
 	d.at = (d.at + 1) % d.size
 	return d.number, nil
 }
@@ -76,11 +76,11 @@ func (d *deltas) next() (int32, error) {
 // begin starts a part, and a block if it is the first part of one.
 func (d *deltas) begin() error {
 	if len(d.widths) == 0 {
-		least, n := binary.Varint(d.behind)
+		minimum, n := binary.Varint(d.behind)
 		if n <= 0 || len(d.behind)-n < d.parts {
 			return errShort
 		}
-		d.least, d.widths, d.behind = int32(least), d.behind[n:n+d.parts], d.behind[n+d.parts:]
+		d.minimum, d.widths, d.behind = int32(minimum), d.behind[n:n+d.parts], d.behind[n+d.parts:]
 	}
 	d.width, d.widths = int(d.widths[0]), d.widths[1:]
 	if d.width > 32 {

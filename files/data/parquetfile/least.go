@@ -19,9 +19,9 @@ func (f *File) LeastText(group, column int) (int64, error) {
 		return 0, err
 	}
 	about := f.Metadata().RowGroups[group].Columns[column].MetaData
-	least := about.TotalUncompressedSize - valueBytes*min(about.NumValues, about.TotalUncompressedSize)
+	minimum := about.TotalUncompressedSize - valueBytes*min(about.NumValues, about.TotalUncompressedSize)
 	if first.Type == format.DictionaryPage {
-		least -= int64(first.UncompressedPageSize)
+		minimum -= int64(first.UncompressedPageSize)
 	}
-	return max(0, least), nil
+	return max(0, minimum), nil
 }

@@ -69,10 +69,10 @@ func (u *unpacker) page(head format.PageHeader) error {
 			return err
 		}
 		for _, levels := range []struct {
-			most     int
+			limit    int
 			encoding format.Encoding
 		}{{u.column.MaxRepetitionLevel(), page.RepetitionLevelEncoding}, {u.column.MaxDefinitionLevel(), page.DefinitionLevelEncoding}} {
-			if levels.most == 0 {
+			if levels.limit == 0 {
 				continue
 			}
 			if levels.encoding != format.RLE {
@@ -82,7 +82,7 @@ func (u *unpacker) page(head format.PageHeader) error {
 				return errors.New("levels are longer than the page")
 			}
 			end := 4 + int(binary.LittleEndian.Uint32(data))
-			if err := countRuns(data[4:end], bits.Len(uint(levels.most)), int(page.NumValues)); err != nil {
+			if err := countRuns(data[4:end], bits.Len(uint(levels.limit)), int(page.NumValues)); err != nil {
 				return err
 			}
 			data = data[end:]
@@ -91,12 +91,12 @@ func (u *unpacker) page(head format.PageHeader) error {
 	default:
 		page := head.DataPageHeaderV2.V
 		data := u.packed
-		for _, levels := range []struct{ most, length int }{
+		for _, levels := range []struct{ limit, length int }{
 			{u.column.MaxRepetitionLevel(), int(page.RepetitionLevelsByteLength)},
 			{u.column.MaxDefinitionLevel(), int(page.DefinitionLevelsByteLength)},
 		} {
-			if levels.most > 0 {
-				if err := countRuns(data[:levels.length], bits.Len(uint(levels.most)), int(page.NumValues)); err != nil {
+			if levels.limit > 0 {
+				if err := countRuns(data[:levels.length], bits.Len(uint(levels.limit)), int(page.NumValues)); err != nil {
 					return err
 				}
 			}

@@ -91,18 +91,18 @@ func (o Options) rowGroups(s source) (groups []stretch) {
 	}
 	row := int64(0)
 	for _, group := range t.groups {
-		least, err := t.leastText(group)
+		minimum, err := t.leastText(group)
 		if err != nil {
 			return nil
 		}
-		groups = append(groups, stretch{source: s, bytes: least, row: row, ratio: -1})
+		groups = append(groups, stretch{source: s, bytes: minimum, row: row, ratio: -1})
 		row += group.Count
 	}
 	return groups
 }
 
 // leastText returns a low estimate of the bytes of a row group's texts.
-func (t *table) leastText(group parquetfile.Group) (least int64, err error) {
+func (t *table) leastText(group parquetfile.Group) (minimum int64, err error) {
 	defer parquetfile.Recovered(&err)
 	return t.parsed.LeastText(group.Number, t.leaf.column)
 }

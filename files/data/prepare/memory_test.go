@@ -29,7 +29,7 @@ func TestOneLargeTextNeedsLittleMoreMemory(t *testing.T) {
 	runtime.GC()
 	var before, now runtime.MemStats
 	runtime.ReadMemStats(&before)
-	stop, most := make(chan struct{}), make(chan uint64)
+	stop, maximum := make(chan struct{}), make(chan uint64)
 	go func() {
 		peak := uint64(0)
 		for ticks := time.Tick(2 * time.Millisecond); ; {
@@ -38,14 +38,14 @@ func TestOneLargeTextNeedsLittleMoreMemory(t *testing.T) {
 				runtime.ReadMemStats(&now)
 				peak = max(peak, now.HeapAlloc)
 			case <-stop:
-				most <- peak
+				maximum <- peak
 				return
 			}
 		}
 	}()
 	made, err := Run(context.Background(), Options{Paths: []string{input}, Output: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes(), TokenizerName: "bytes", Workers: 2})
 	close(stop)
-	peak := <-most
+	peak := <-maximum
 	if err != nil || made.Tokens != size {
 		t.Fatalf("%d tokens, %v", made.Tokens, err)
 	}

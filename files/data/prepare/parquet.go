@@ -61,7 +61,7 @@ func openParquet(ctx context.Context, file *os.File, field string, position int6
 // leaf is a column of values, and the selection of the values that a field names.
 type leaf struct {
 	column int
-	most   int   // definition level of a value that is not null
+	limit  int   // definition level of a value that is not null
 	places []int // wanted index in the list of each repetition level, from 1 on; -1: all
 	ids    bool  // token ids, not texts
 	nulls  bool  // the column has only nulls
@@ -129,7 +129,7 @@ func element(of *parquet.Column) *parquet.Column {
 
 // of fills in a leaf from its column.
 func (l leaf) of(column *parquet.Column, field string) (leaf, error) {
-	l.column, l.most = column.Index(), column.MaxDefinitionLevel()
+	l.column, l.limit = column.Index(), column.MaxDefinitionLevel()
 	if l.nulls = parquetfile.OnlyNulls(column); l.nulls {
 		return l, nil
 	}
@@ -186,7 +186,7 @@ func (t *table) next() (s sample, err error) {
 			at[level-1]++
 		}
 		clear(at[level:])
-		if value.IsNull() || value.DefinitionLevel() < t.leaf.most || !t.leaf.wants(at) {
+		if value.IsNull() || value.DefinitionLevel() < t.leaf.limit || !t.leaf.wants(at) {
 			continue
 		}
 		if t.leaf.wrong != nil {

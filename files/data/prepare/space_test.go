@@ -39,8 +39,8 @@ func TestNoSpaceForTokens(t *testing.T) {
 		return err
 	}
 	const need = 2 * 2 * size // two texts, of two bytes per token
-	for input, least := range map[string]uint64{"in": need, "in/a.txt": need / 2, "in/small.txt": 1, "in/d.jsonl": 1, "table": 1} {
-		err := run(input, free(least-1))
+	for input, minimum := range map[string]uint64{"in": need, "in/a.txt": need / 2, "in/small.txt": 1, "in/d.jsonl": 1, "table": 1} {
+		err := run(input, free(minimum-1))
 		if !errors.Is(err, diskspace.ErrTooLittle) {
 			t.Errorf("%s: %v", input, err)
 		}
@@ -48,7 +48,7 @@ func TestNoSpaceForTokens(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "out"+strings.ReplaceAll(input, "/", "-"))); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: the folder is left: %v", input, err)
 		}
-		if err := run(input, free(least)); err != nil {
+		if err := run(input, free(minimum)); err != nil {
 			t.Errorf("%s, with enough space: %v", input, err)
 		}
 	}

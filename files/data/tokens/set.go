@@ -145,8 +145,8 @@ func CheckBatch(batch assign.BatchID, seqLen int) error {
 	if batch.End <= batch.Start {
 		return fmt.Errorf("read batch %v: the batch is empty", batch)
 	}
-	if most := uint64(maxBatchTokens / (seqLen + 1)); batch.Len() > most {
-		return fmt.Errorf("read batch %v: %d sequences, the limit is %d", batch, batch.Len(), most)
+	if limit := uint64(maxBatchTokens / (seqLen + 1)); batch.Len() > limit {
+		return fmt.Errorf("read batch %v: %d sequences, the limit is %d", batch, batch.Len(), limit)
 	}
 	return nil
 }

@@ -127,8 +127,8 @@ func readIndex(ctx context.Context, f File) (Stated, bool, error) {
 	}
 	s := Stated{TokenSize: kind.size, Bytes: 0}
 	sequences := binary.LittleEndian.Uint64(rest[9:])
-	if most := uint64(f.Size()-int64(indexHeader)) / 12; sequences > most {
-		return Stated{}, false, fmt.Errorf("header has %d sequences, the file has room for %d; get the file again if it is truncated", sequences, most)
+	if limit := uint64(f.Size()-int64(indexHeader)) / 12; sequences > limit {
+		return Stated{}, false, fmt.Errorf("header has %d sequences, the file has room for %d; get the file again if it is truncated", sequences, limit)
 	}
 	if sequences == 0 {
 		return s, true, nil

@@ -316,7 +316,7 @@ func TestVersionsWithoutStrongETag(t *testing.T) {
 // TestRetryAfterIsHonouredUpToACap uses a virtual clock.
 func TestRetryAfterIsHonouredUpToACap(t *testing.T) {
 	for name, test := range map[string]struct {
-		requested, least, most time.Duration
+		requested, minimum, maximum time.Duration
 	}{
 		"short":    {3 * time.Second, 3 * time.Second, 3 * time.Second},
 		"too long": {24 * time.Hour, MaxRetryAfter, MaxRetryAfter},
@@ -332,8 +332,8 @@ func TestRetryAfterIsHonouredUpToACap(t *testing.T) {
 				}
 				return nil
 			})
-			if took := time.Since(started); err != nil || took < test.least || took > test.most {
-				t.Errorf("%s: %v after %v, want %v to %v", name, err, took, test.least, test.most)
+			if took := time.Since(started); err != nil || took < test.minimum || took > test.maximum {
+				t.Errorf("%s: %v after %v, want %v to %v", name, err, took, test.minimum, test.maximum)
 			}
 		})
 	}

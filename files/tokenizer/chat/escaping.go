@@ -84,7 +84,7 @@ func (r *renderer) joinedByFilter(items []any, between any) any {
 }
 
 // replacedByFilter implements the filter replace within the tag autoescape.
-func (r *renderer) replacedByFilter(of, from, to any, most int64) any {
+func (r *renderer) replacedByFilter(of, from, to any, limit int64) any {
 	_, safeOf := of.(markup)
 	_, safeFrom := from.(markup)
 	_, safeTo := to.(markup)
@@ -92,7 +92,7 @@ func (r *renderer) replacedByFilter(of, from, to any, most int64) any {
 		of, safeOf = r.escaped(of), true
 	}
 	if safeOf {
-		return markup(r.replaced(r.text(of), r.text(from), string(r.escaped(to)), most))
+		return markup(r.replaced(r.text(of), r.text(from), string(r.escaped(to)), limit))
 	}
-	return r.replaced(r.text(of), r.text(from), r.text(to), most)
+	return r.replaced(r.text(of), r.text(from), r.text(to), limit)
 }

@@ -132,24 +132,24 @@ func (r *renderer) part(text string, bounds []any, g given) (part string, there 
 
 func (r *renderer) split(text, name string, g given) *list {
 	args := g.bind("sep", "maxsplit")
-	most := g.whole(or(args[1], int64(-1)))
+	limit := g.whole(or(args[1], int64(-1)))
 	r.spend(32 * len(text))
 	var parts []string
 	separator := or(args[0], nil)
 	switch {
 	case separator == nil && name == "split":
-		parts = fields(text, most)
+		parts = fields(text, limit)
 	case separator == nil:
-		parts = fieldsFromEnd(text, most)
+		parts = fieldsFromEnd(text, limit)
 	default:
 		between := g.text(separator)
 		if between == "" {
 			r.wrong("%s with an empty separator", name)
 		}
 		if name == "rsplit" {
-			parts = partsFromEnd(text, between, most)
-		} else if parts = strings.Split(text, between); most >= 0 && int64(len(parts)) > most+1 {
-			keep := int(most)
+			parts = partsFromEnd(text, between, limit)
+		} else if parts = strings.Split(text, between); limit >= 0 && int64(len(parts)) > limit+1 {
+			keep := int(limit)
 			parts = append(parts[:keep:keep], strings.Join(parts[keep:], between))
 		}
 	}
@@ -164,18 +164,18 @@ func items(texts []string) []any {
 	return all
 }
 
-// fields splits at spaces. The argument most limits the number of splits; a negative value means no
+// fields splits at spaces. The argument limit limits the number of splits; a negative value means no
 // limit. The last part keeps its trailing spaces.
-func fields(text string, most int64) (parts []string) {
+func fields(text string, limit int64) (parts []string) {
 	text = strings.TrimLeftFunc(text, isSpace)
-	for text != "" && most != 0 {
+	for text != "" && limit != 0 {
 		end := strings.IndexFunc(text, isSpace)
 		if end < 0 {
 			break
 		}
 		parts = append(parts, text[:end])
 		text = strings.TrimLeftFunc(text[end:], isSpace)
-		most--
+		limit--
 	}
 	if text != "" {
 		parts = append(parts, text)
@@ -183,10 +183,10 @@ func fields(text string, most int64) (parts []string) {
 	return parts
 }
 
-// partsFromEnd splits at a separator from the end of the text. The argument most limits the number
+// partsFromEnd splits at a separator from the end of the text. The argument limit limits the number
 // of splits; a negative value means no limit. If separators overlap, the last separator counts.
-func partsFromEnd(text, between string, most int64) (parts []string) {
-	for ; most != 0; most-- {
+func partsFromEnd(text, between string, limit int64) (parts []string) {
+	for ; limit != 0; limit-- {
 		at := strings.LastIndex(text, between)
 		if at < 0 {
 			break
@@ -200,9 +200,9 @@ func partsFromEnd(text, between string, most int64) (parts []string) {
 }
 
 // fieldsFromEnd is fields from the end of the text.
-func fieldsFromEnd(text string, most int64) (parts []string) {
+func fieldsFromEnd(text string, limit int64) (parts []string) {
 	text = strings.TrimRightFunc(text, isSpace)
-	for text != "" && most != 0 {
+	for text != "" && limit != 0 {
 		space := strings.LastIndexFunc(text, isSpace)
 		if space < 0 {
 			break
@@ -210,7 +210,7 @@ func fieldsFromEnd(text string, most int64) (parts []string) {
 		_, size := utf8.DecodeRuneInString(text[space:])
 		parts = append(parts, text[space+size:])
 		text = strings.TrimRightFunc(text[:space], isSpace)
-		most--
+		limit--
 	}
 	if text != "" {
 		parts = append(parts, text)
@@ -260,10 +260,10 @@ func (r *renderer) partition(text, name string, g given) *list {
 	return tupleOf(text[:at], between, text[at+len(between):])
 }
 
-func (r *renderer) replaced(text, from, to string, most int64) string {
+func (r *renderer) replaced(text, from, to string, limit int64) string {
 	count := strings.Count(text, from)
-	if most >= 0 {
-		count = int(min(int64(count), most))
+	if limit >= 0 {
+		count = int(min(int64(count), limit))
 	}
 	if len(to) > 0 && count > maxWork/len(to) {
 		r.tooMuch("a text of %d replacements", count)

@@ -17,14 +17,14 @@ func centerFilter(r *renderer, of any, g given) any {
 
 func replaceFilter(r *renderer, of any, g given) any {
 	args := g.bind("old", "new", "count")
-	most := int64(-1)
+	limit := int64(-1)
 	if count := or(args[2], nil); count != nil {
-		most = g.whole(count)
+		limit = g.whole(count)
 	}
 	if r.escape {
-		return r.replacedByFilter(of, g.need(args[0]), g.need(args[1]), most)
+		return r.replacedByFilter(of, g.need(args[0]), g.need(args[1]), limit)
 	}
-	return r.replaced(r.text(of), r.text(g.need(args[0])), r.text(g.need(args[1])), most)
+	return r.replaced(r.text(of), r.text(g.need(args[0])), r.text(g.need(args[1])), limit)
 }
 
 func indentFilter(r *renderer, of any, g given) any {
@@ -60,15 +60,15 @@ func truncateFilter(r *renderer, of any, g given) any {
 	if or(args[3], nil) == nil {
 		leeway, isLeeway = 5, true
 	}
-	most, isMost := r.real(or(args[0], int64(255)))
+	limit, isMost := r.real(or(args[0], int64(255)))
 	ends, found := length(end)
 	if !found || !isLeeway || !isMost {
 		r.wrong("%s with a length, a leeway or an end of the wrong type", g.call)
 	}
-	if most < float64(ends) || leeway < 0 {
-		r.wrong("truncate to %v characters and %v more, with an end of %d", most, leeway, ends)
+	if limit < float64(ends) || leeway < 0 {
+		r.wrong("truncate to %v characters and %v more, with an end of %d", limit, leeway, ends)
 	}
-	if n, found := length(of); found && float64(n) <= most+leeway {
+	if n, found := length(of); found && float64(n) <= limit+leeway {
 		return of
 	}
 	kept := g.whole(or(args[0], int64(255))) - int64(ends)

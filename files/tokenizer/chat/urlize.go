@@ -115,12 +115,12 @@ func (l linker) shown(text string) string {
 	if l.limit == nil {
 		return text
 	}
-	most := l.g.whole(l.limit)
-	if int64(len(all)) <= most {
+	limit := l.g.whole(l.limit)
+	if int64(len(all)) <= limit {
 		return text
 	}
-	if most < 0 {
-		most = max(most+int64(len(all)), 0)
+	if limit < 0 {
+		limit = max(limit+int64(len(all)), 0)
 	}
-	return string(all[:most]) + "..."
+	return string(all[:limit]) + "..."
 }

@@ -46,16 +46,16 @@ func (c *Checker) Count(field string, value *int, fallback, limit int) int {
 	return *value
 }
 
-// Number returns a value from least to most. A fallback below least makes the field required.
-func (c *Checker) Number(field string, value *float64, fallback, least, most float64) float64 {
+// Number returns a value from minimum to maximum. A fallback below minimum makes the field required.
+func (c *Checker) Number(field string, value *float64, fallback, minimum, maximum float64) float64 {
 	switch {
-	case value == nil && fallback < least:
+	case value == nil && fallback < minimum:
 		c.Fail("%s is missing", field)
-		return least
+		return minimum
 	case value == nil:
 		return fallback
-	case !(*value >= least && *value <= most):
-		c.Fail("%s is %v, want %v to %v", field, *value, least, most)
+	case !(*value >= minimum && *value <= maximum):
+		c.Fail("%s is %v, want %v to %v", field, *value, minimum, maximum)
 	}
 	return *value
 }

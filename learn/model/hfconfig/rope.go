@@ -49,7 +49,7 @@ var stretched = []string{"llama3", "yarn"}
 
 // Rope checks theta, which must be at least least, and the type, which must be one of types. As in
 // transformers, rope_scaling has precedence over rope_parameters, but both must be equal.
-func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
+func (d Document) Rope(p *Checker, minimum float64, types ...string) Rope {
 	if d.RopeScaling.nested() || d.RopeParameters.nested() {
 		p.Fail("rope_parameters for each kind of layers (full_attention, sliding_attention) are not supported here")
 	}
@@ -66,7 +66,7 @@ func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
 		(r.Scaling.Original == nil || *r.Scaling.Original != *outside) {
 		p.Fail("original_max_position_embeddings %v outside %s applies to rope_type %q, but %s sets another value; set the same value there", *outside, r.Field, r.Type, r.Field)
 	}
-	r.Theta = p.Number("rope_theta", &r.Theta, 0, least, 1e12)
+	r.Theta = p.Number("rope_theta", &r.Theta, 0, minimum, 1e12)
 	if !slices.Contains(types, r.Type) {
 		p.Fail("%s.rope_type %q is not supported (%s)", r.Field, r.Type, strings.Join(types, ", "))
 	}

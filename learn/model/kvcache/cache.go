@@ -14,17 +14,17 @@ type Cache struct {
 	Border int64
 
 	layers   [][]*torch.Tensor // with spare capacity
-	most     int64
+	limit    int64
 	length   int64
 	expected int64
 }
 
-// least is the initial capacity in tokens.
-const least = 64
+// initialCapacity is the initial capacity in tokens.
+const initialCapacity = 64
 
-// New returns an empty cache. most is the maximum number of tokens.
-func New(layers int, most int64) *Cache {
-	return &Cache{layers: make([][]*torch.Tensor, layers), most: most}
+// New returns an empty cache. limit is the maximum number of tokens.
+func New(layers int, limit int64) *Cache {
+	return &Cache{layers: make([][]*torch.Tensor, layers), limit: limit}
 }
 
 // Len returns the number of tokens in the cache.
@@ -49,8 +49,8 @@ func (c *Cache) Crosses(tokens int64) bool {
 // called; until then another Append overwrites them.
 func (c *Cache) Append(s *torch.Scope, layer int, added ...*torch.Tensor) []*torch.Tensor {
 	n := added[0].Dim(1)
-	if c.length+n > c.most {
-		panic(&torch.Error{Op: "kvcache", Message: fmt.Sprintf("%d tokens, the cache has room for %d", c.length+n, c.most)})
+	if c.length+n > c.limit {
+		panic(&torch.Error{Op: "kvcache", Message: fmt.Sprintf("%d tokens, the cache has room for %d", c.length+n, c.limit)})
 	}
 	if c.layers[layer] == nil {
 		c.layers[layer] = make([]*torch.Tensor, len(added))
@@ -73,7 +73,7 @@ func (c *Cache) grown(s *torch.Scope, held, added *torch.Tensor) *torch.Tensor {
 		return held
 	}
 	shape := added.Shape()
-	shape[1] = min(max(2*need, least), c.most)
+	shape[1] = min(max(2*need, initialCapacity), c.limit)
 	larger := s.Zeros(added.DType(), shape...)
 	if held != nil {
 		larger.Narrow(1, 0, c.length).CopyFrom(held.Narrow(1, 0, c.length))

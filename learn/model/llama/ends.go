@@ -25,8 +25,8 @@ func (m *Llama) scaledHidden(x *torch.Tensor) *torch.Tensor {
 // logits returns the logits for the output of scaledHidden.
 func (m *Llama) logits(x *torch.Tensor) *torch.Tensor {
 	y := x.Linear(m.head.To(m.options.Compute))
-	if most := m.config.Scales.LogitCap; most != 0 {
-		y = capped(y, most)
+	if limit := m.config.Scales.LogitCap; limit != 0 {
+		y = capped(y, limit)
 	}
 	return y
 }

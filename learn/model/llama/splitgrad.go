@@ -25,8 +25,8 @@ type half struct{ in, out *torch.Tensor }
 // Loss does, and adds share times its gradient to the sums for AddTo. A cancelled ctx ends it
 // between two layers. The sums are then undefined; see Drop.
 func (p *Split) Gradient(ctx context.Context, ids, targets []int32, batch, tokens int64, share float64) (loss float64, err error) {
-	if most := int64(p.whole.config.MaxPositionEmbeddings); tokens > most {
-		return 0, fmt.Errorf("%d tokens, max_position_embeddings is %d", tokens, most)
+	if limit := int64(p.whole.config.MaxPositionEmbeddings); tokens > limit {
+		return 0, fmt.Errorf("%d tokens, max_position_embeddings is %d", tokens, limit)
 	}
 	a := &pass{split: p, shape: []int64{batch, tokens, int64(p.whole.config.HiddenSize)}}
 	a.stream = make([]float32, batch*tokens*a.shape[2])

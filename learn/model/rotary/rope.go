@@ -32,11 +32,11 @@ func Parse(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...str
 // supports. The caller reads which part of each head rotates. positions is the longest sequence.
 // "dynamic" slows only longer sequences, so here it is the same as the default.
 func ParsePart(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...string) Rope {
-	least := 1.0
+	minimum := 1.0
 	if d.WantsYarn() { // its borders are divided by the logarithm of theta
-		least += 1e-6
+		minimum += 1e-6
 	}
-	written := d.Rope(p, least, types...)
+	written := d.Rope(p, minimum, types...)
 	scaling, field := written.Scaling, written.Field
 	r := Rope{Theta: written.Theta, Type: written.Type}
 	const missing = math.SmallestNonzeroFloat64 // below every lower limit

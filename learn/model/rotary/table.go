@@ -20,11 +20,11 @@ type Turns struct {
 }
 
 // Rows returns the tables of count positions from first on. If longer tables are needed, it computes
-// new ones, with spare capacity. most is the maximum number of positions.
-func (t *Table) Rows(s *torch.Scope, first, count, most int64, turns func() Turns) (cos, sin *torch.Tensor) {
+// new ones, with spare capacity. limit is the maximum number of positions.
+func (t *Table) Rows(s *torch.Scope, first, count, limit int64, turns func() Turns) (cos, sin *torch.Tensor) {
 	if t.positions < first+count {
 		t.Free()
-		*t = fill(s, turns(), min(max(2*(first+count), 256), most))
+		*t = fill(s, turns(), min(max(2*(first+count), 256), limit))
 	}
 	return t.cos.Narrow(0, first, count), t.sin.Narrow(0, first, count)
 }

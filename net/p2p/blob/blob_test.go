@@ -380,7 +380,7 @@ func TestUploadRate(t *testing.T) {
 		})
 	}
 	tasks.Wait()
-	if took, least := time.Since(begun), 700*time.Millisecond; took < least { // 1 MiB; a burst of 256 KiB is allowed
+	if took, minimum := time.Since(begun), 700*time.Millisecond; took < minimum { // 1 MiB; a burst of 256 KiB is allowed
 		t.Errorf("%d bytes at %d per second took %v", len(large)+len(small), rate, took)
 	}
 	for _, receiver := range receivers {

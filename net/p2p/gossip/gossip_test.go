@@ -243,9 +243,9 @@ func TestGossipKeepsToTheUploadRate(t *testing.T) {
 	time.Sleep(1500 * time.Millisecond) // in which the node sends at its upload rate
 	after, _ := loud.Bytes()
 	const burst, repairs = 256 << 10, 32 << 10
-	most := burst + rate*time.Since(begun).Seconds()/2 + repairs
-	if sent := float64(after - before); sent > most || sent < burst/2 {
-		t.Errorf("%.0f bytes of gossip sent, want at most %.0f of %d", sent, most, messages*peers*gossip.MaxMessage)
+	limit := burst + rate*time.Since(begun).Seconds()/2 + repairs
+	if sent := float64(after - before); sent > limit || sent < burst/2 {
+		t.Errorf("%.0f bytes of gossip sent, want at most %.0f of %d", sent, limit, messages*peers*gossip.MaxMessage)
 	}
 }
 
@@ -396,8 +396,8 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 			quiet = true
 		}
 	}
-	if most := 256 + 32 + int((20+2)*time.Since(begun).Seconds()) + 1; heard < 100 || heard > min(most, said-1) {
-		t.Errorf("%d of %d messages were forwarded, want 100 to %d", heard, said, most)
+	if limit := 256 + 32 + int((20+2)*time.Since(begun).Seconds()) + 1; heard < 100 || heard > min(limit, said-1) {
+		t.Errorf("%d of %d messages were forwarded, want 100 to %d", heard, said, limit)
 	}
 	if score := b.Score(relay.ID()); score != 0 {
 		t.Errorf("score of the forwarder: %v", score)

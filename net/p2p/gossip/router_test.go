@@ -178,15 +178,15 @@ func TestAuthorsAreBounded(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if most := authorBurst + seconds*authorPerSecond; admitted < authorBurst || admitted > most {
-			t.Errorf("%d of %d messages admitted, want at most %d", admitted, 200*seconds, most)
+		if limit := authorBurst + seconds*authorPerSecond; admitted < authorBurst || admitted > limit {
+			t.Errorf("%d of %d messages admitted, want at most %d", admitted, 200*seconds, limit)
 		}
-		if most := 200 + lateBurst + seconds*latePerSecond; replayed > most { // the first 200 are new
-			t.Errorf("%d old messages admitted, want at most %d", replayed, most)
+		if limit := 200 + lateBurst + seconds*latePerSecond; replayed > limit { // the first 200 are new
+			t.Errorf("%d old messages admitted, want at most %d", replayed, limit)
 		}
 		// An author can invent old numbers, so these must add almost nothing to its rate.
-		if most := (authorBurst + seconds*authorPerSecond) * 5 / 4; invented > most {
-			t.Errorf("%d new and old messages admitted, want at most %d", invented, most)
+		if limit := (authorBurst + seconds*authorPerSecond) * 5 / 4; invented > limit {
+			t.Errorf("%d new and old messages admitted, want at most %d", invented, limit)
 		}
 		if third := 256 / 3 * (authorPerSecond + latePerSecond); third > messagesPerSecond {
 			t.Errorf("a third of the largest run may send %d messages a second, a peer may forward %d", third, messagesPerSecond)

@@ -54,11 +54,11 @@ func New(shapes audit.Shapes, o Options) (*Cutting, error) {
 }
 
 // largest returns the number of elements of the largest chunk.
-func (c *Cutting) largest() (most int) {
+func (c *Cutting) largest() (maximum int) {
 	for _, s := range c.Shapes {
-		most = max(most, s.Rows*s.Cols)
+		maximum = max(maximum, s.Rows*s.Cols)
 	}
-	return most
+	return maximum
 }
 
 // Zeros returns a zero momentum.

@@ -224,7 +224,7 @@ func pointsOf(lines []line) (points []point) {
 }
 
 // apart returns the largest relative distance between the saved final weights of two members.
-func apart(dir string) (most float64, err error) {
+func apart(dir string) (maximum float64, err error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "rank-*.f32"))
 	if err != nil {
 		return 0, err
@@ -239,11 +239,11 @@ func apart(dir string) (most float64, err error) {
 			if len(other) != len(weights) {
 				return 0, fmt.Errorf("%s: %d bytes of weights, but another member has %d", path, len(weights), len(other))
 			}
-			most = max(most, distance(weights, other))
+			maximum = max(maximum, distance(weights, other))
 		}
 		all = append(all, weights)
 	}
-	return most, nil
+	return maximum, nil
 }
 
 // distance returns the distance between two vectors of 32-bit floats, relative to the length of the

@@ -23,7 +23,7 @@ const (
 // fairQueue shares a rate among flows. It is not safe for concurrent use.
 type fairQueue struct {
 	rate  int64 // bit/s
-	most  int64 // bytes in the queue
+	limit int64 // bytes in the queue
 	flows map[flow]*flowQueue
 	fresh []*flowQueue // flows without a turn since their arrival
 	turns []*flowQueue // flows waiting for their next turn
@@ -40,8 +40,8 @@ type flowQueue struct {
 	dropped time.Time // time of its last loss
 }
 
-func newFairQueue(rate, most int64) *fairQueue {
-	return &fairQueue{rate: rate, most: most, flows: make(map[flow]*flowQueue)}
+func newFairQueue(rate, limit int64) *fairQueue {
+	return &fairQueue{rate: rate, limit: limit, flows: make(map[flow]*flowQueue)}
 }
 
 // put adds a packet. If the queue is full, the longest flow loses packets. It returns the number of
@@ -60,7 +60,7 @@ func (q *fairQueue) put(now time.Time, data []byte) (lost int64) {
 	f.packets = append(f.packets, packet{at: now, data: data})
 	f.bytes += int64(len(data))
 	q.bytes += int64(len(data))
-	for q.bytes > q.most {
+	for q.bytes > q.limit {
 		q.lose(q.longest())
 		lost++
 	}

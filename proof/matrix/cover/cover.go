@@ -58,11 +58,11 @@ func (p Plan) Rows(seed uint64) ([]Row, error) {
 	m.want()
 	var rows []Row
 	for len(m.wanted) > 0 {
-		best, most := []int(nil), 0
+		best, maximum := []int(nil), 0
 		for range candidates {
 			levels := m.row()
-			if n := m.gain(levels); n > most {
-				best, most = levels, n
+			if n := m.gain(levels); n > maximum {
+				best, maximum = levels, n
 			}
 		}
 		for pair := range pairs(best) {
@@ -145,14 +145,14 @@ func (m *maker) row() []int {
 		if levels[feature] != open {
 			continue
 		}
-		best, most := open, -1
+		best, maximum := open, -1
 		for _, level := range m.random.Perm(len(m.Features[feature].Levels)) {
 			levels[feature] = level
 			if !m.complete(slices.Clone(levels), -1) {
 				continue
 			}
-			if n := m.gain(levels); n > most {
-				best, most = level, n
+			if n := m.gain(levels); n > maximum {
+				best, maximum = level, n
 			}
 		}
 		levels[feature] = best

@@ -337,14 +337,14 @@ func (c *Checker) Replayed(log *follow.Follower, actions []disk.Signature, err e
 
 // lost looks for acknowledged actions of a client that are not in the journal.
 func (c *Checker) lost(id coordinator.ClientID, found map[disk.Signature]bool) {
-	least := uint64(0)
+	minimum := uint64(0)
 	for name := range c.acked {
-		if name.From == id && !found[name] && (least == 0 || name.Nonce < least) {
-			least = name.Nonce
+		if name.From == id && !found[name] && (minimum == 0 || name.Nonce < minimum) {
+			minimum = name.Nonce
 		}
 	}
-	if least != 0 {
-		c.Violate(NothingLost, "the journal does not contain the action of %s with nonce %d", c.NameOf(id), least)
+	if minimum != 0 {
+		c.Violate(NothingLost, "the journal does not contain the action of %s with nonce %d", c.NameOf(id), minimum)
 	}
 }
 

@@ -37,7 +37,7 @@ func (c *Checker) learned(s *coordinator.State, step uint32) {
 	if 2*len(honest) <= shown.Count {
 		return
 	}
-	if least, most := slices.Min(honest), slices.Max(honest); shown.Median < least || shown.Median > most || least < 2000 || most > 2150 {
-		c.Violate(ClaimsKept, "step %d has a median loss of %d, but honest witnesses claim %d to %d", step, shown.Median, least, most)
+	if minimum, maximum := slices.Min(honest), slices.Max(honest); shown.Median < minimum || shown.Median > maximum || minimum < 2000 || maximum > 2150 {
+		c.Violate(ClaimsKept, "step %d has a median loss of %d, but honest witnesses claim %d to %d", step, shown.Median, minimum, maximum)
 	}
 }

@@ -26,8 +26,8 @@ func (c *Checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 			there++
 		}
 	}
-	if most := c.run.Plan.Crew.Size; there > most && !c.outlet.known {
-		c.Violate(SeatsFair, "%s joined, so that %d clients of its network take part, want at most %d", c.NameOf(joined), there, most)
+	if limit := c.run.Plan.Crew.Size; there > limit && !c.outlet.known {
+		c.Violate(SeatsFair, "%s joined, so that %d clients of its network take part, want at most %d", c.NameOf(joined), there, limit)
 	}
 }
 

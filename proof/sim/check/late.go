@@ -43,7 +43,7 @@ func (c *Checker) keepsSeat(id coordinator.ClientID, step uint32) {
 // mostJudged checks that findings drop at most a third of the epoch's first members in a round, and
 // make at most a third slow.
 func (c *Checker) mostJudged(s *coordinator.State) {
-	most, dropped := max(1, (len(s.Epoch.Clients)+len(s.Epoch.Exited))/3), 0
+	limit, dropped := max(1, (len(s.Epoch.Clients)+len(s.Epoch.Exited))/3), 0
 	for i := range s.Epoch.Clients {
 		if s.Epoch.Clients[i].State == coordinator.Dropped {
 			dropped++
@@ -55,8 +55,8 @@ func (c *Checker) mostJudged(s *coordinator.State) {
 			slow++
 		}
 	}
-	if dropped > most || slow > most {
-		c.Violate(NotFramed, "%d members were dropped in a round and %d are slow in an epoch, want at most %d of each", dropped, slow, most)
+	if dropped > limit || slow > limit {
+		c.Violate(NotFramed, "%d members were dropped in a round and %d are slow in an epoch, want at most %d of each", dropped, slow, limit)
 	}
 }
 

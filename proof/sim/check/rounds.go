@@ -51,11 +51,11 @@ func (c *Checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 func (c *Checker) CaughtUp(s *coordinator.State, now uint64) {
 	c.waitsNoLonger(s)
 	k := s.Config
-	most := map[coordinator.RunState]uint64{
+	maximum := map[coordinator.RunState]uint64{
 		coordinator.Warmup: k.WarmupTime, coordinator.RoundTrain: k.MaxRoundTrainTime,
 		coordinator.RoundWitness: k.RoundWitnessTime, coordinator.Cooldown: k.CooldownTime,
 	}
-	if limit, timed := most[s.RunState]; timed && now > s.StateStart && now-s.StateStart >= limit {
+	if limit, timed := maximum[s.RunState]; timed && now > s.StateStart && now-s.StateStart >= limit {
 		c.Violate(InTime, "%v of step %d began %d ms ago, but its limit is %d ms", s.RunState, s.Progress.Step, now-s.StateStart, limit)
 	}
 	if round := s.CurrentRound(); s.RunState == coordinator.RoundTrain && len(round.Witnesses) >= QuorumOf(electedOf(round, k)) {
@@ -173,12 +173,12 @@ func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 			times = append(times, at)
 		}
 	}
-	most := QuorumOf(len(owners))
-	if len(times) < most || most == 0 {
+	maximum := QuorumOf(len(owners))
+	if len(times) < maximum || maximum == 0 {
 		return
 	}
 	slices.Sort(times)
-	at := max(times[most-1], c.pace.left)
+	at := max(times[maximum-1], c.pace.left)
 	limit := at + max(leastWait, (at-c.pace.began)/4) + underWay
 	if need := c.pace.trained + underWay; c.run.Plan.ApplyLag > 1 {
 		limit = max(limit, c.pace.began+need+max(leastWait, need/4)+underWay)

@@ -37,8 +37,8 @@ func (c *Checker) seated(s *coordinator.State, before stateMark) {
 		if regular == 0 {
 			regular, young = young, 0
 		}
-		if most := max(max(1, (regular-1)/2)-young, int(s.Config.InitMinClients)-known); fresh > max(0, most) {
-			c.Violate(SeatsFair, "%d newcomers have seats with %d members past their probation and %d on probation, want at most %d newcomers", fresh, regular, young, most)
+		if limit := max(max(1, (regular-1)/2)-young, int(s.Config.InitMinClients)-known); fresh > max(0, limit) {
+			c.Violate(SeatsFair, "%d newcomers have seats with %d members past their probation and %d on probation, want at most %d newcomers", fresh, regular, young, limit)
 		}
 	}
 }

@@ -73,13 +73,13 @@ func (f *fifo) setRate(bytesPerSecond int64) {
 // fill moves bytes of waiting jobs into the buffer while there is room. It draws the next job,
 // because packets of many connections arrive in a random order.
 func (f *fifo) fill() {
-	all, most := f.room()
+	all, limit := f.room()
 	idle := len(f.pieces) == 0
 	for f.held < all && len(f.waiting) > 0 {
 		i := f.next()
 		j := f.waiting[i]
 		left := j.left/micro - j.queued
-		bytes := min(left, most)
+		bytes := min(left, limit)
 		f.pieces = append(f.pieces, piece{j, bytes})
 		f.held += bytes
 		j.queued += bytes

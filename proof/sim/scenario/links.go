@@ -70,9 +70,9 @@ const (
 	fastest     = 125_000_000
 )
 
-// around draws a number that is approximately log-uniform over the octaves above least.
-func around(r *random.Source, least int64, octaves int) int64 {
-	low := least << r.Below(octaves)
+// around draws a number that is approximately log-uniform over the octaves above minimum.
+func around(r *random.Source, minimum int64, octaves int) int64 {
+	low := minimum << r.Below(octaves)
 	return r.Between(low, 2*low)
 }
 

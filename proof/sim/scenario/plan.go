@@ -51,7 +51,7 @@ type Tempo int64
 func (t Tempo) Of(d int64) int64 { return d * int64(t) / 1000 }
 
 // wait converts milliseconds of a configuration, with a minimum.
-func (t Tempo) wait(ms int64, least uint64) uint64 { return max(uint64(t.Of(ms)), least) }
+func (t Tempo) wait(ms int64, minimum uint64) uint64 { return max(uint64(t.Of(ms)), minimum) }
 
 // drawTempo draws rounds of tenths of seconds in some runs, and of up to a minute in others.
 func drawTempo(seed uint64) Tempo {
@@ -144,17 +144,17 @@ func New(o Options) Plan {
 func (p *Plan) drawConfig(o Options) {
 	r := random.New(o.Seed, "config")
 	n := o.Clients
-	least := max(1, n/2)
+	minimum := max(1, n/2)
 	rounds := random.One(r, uint32(2), 2, 3, 4, 8)
 	c := coordinator.Config{
 		WarmupTime: uint64(r.Between(10_000, 25_000)), CooldownTime: uint64(r.Between(8000, 16_000)),
 		RoundsPerEpoch: rounds, MaxRoundTrainTime: p.Tempo.wait(r.Between(6000, 12_000), 500), RoundWitnessTime: min(p.Tempo, 1000).wait(r.Between(200, 3000), 200),
 		WaitingForMembersExtraTime: uint64(r.Between(200, 4000)),
-		InitMinClients:             uint16(max(least, n*3/4)), MinClients: uint16(least),
+		InitMinClients:             uint16(max(minimum, n*3/4)), MinClients: uint16(minimum),
 		VerificationPercent: random.One(r, uint8(0), 0, 0, 10, 25),
 	}
 	c.ProbationSteps = random.One(random.New(o.Seed, "probation"), uint32(0), 1, 2, 4, 8)
-	c.WitnessNodes = random.One(r, uint16(0), uint16(least), 5, 9, 16)
+	c.WitnessNodes = random.One(r, uint16(0), uint16(minimum), 5, 9, 16)
 	c.WitnessNodes = min(c.WitnessNodes, c.MinClients, coordinator.MaxWitnesses)
 	size := uint32(max(1, random.One(r, n, n/2, n+n/3, 2*n)))
 	c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd = size, size
