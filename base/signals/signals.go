@@ -178,12 +178,12 @@ func Second(ctx context.Context) (again <-chan struct{}, stop func()) {
 	}
 	over := make(chan struct{})
 	go func() {
-		for told := false; ; {
+		for reported := false; ; {
 			select {
 			case s := <-signals:
 				cause := context.Cause(ctx)
-				first := !told && (cause == nil || cause == context.Canceled) //nolint:errorlint // the exact cause that Context sets
-				if told = true; first || s == syscall.SIGHUP {
+				first := !reported && (cause == nil || cause == context.Canceled) //nolint:errorlint // the exact cause that Context sets
+				if reported = true; first || s == syscall.SIGHUP {
 					continue
 				}
 				close(second)

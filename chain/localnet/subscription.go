@@ -74,13 +74,13 @@ func (e *Endpoint) accountSubscribe(p parameters) *subscription {
 	key, s := p.key(0), p.settings(1)
 	must(encodeData(nil, s.Encoding))
 	_, written := e.view(s.Commitment).account(key)
-	told := e.view(s.Commitment).Account(key)
+	sent := e.view(s.Commitment).Account(key)
 	next := func(v View) []any {
 		account, slot := v.account(key)
-		if slot == written && account == told {
+		if slot == written && account == sent {
 			return nil
 		}
-		written, told = slot, account
+		written, sent = slot, account
 		if account == nil {
 			account = &Account{}
 		}
@@ -96,19 +96,19 @@ func (e *Endpoint) accountSubscribe(p parameters) *subscription {
 func (e *Endpoint) programSubscribe(p parameters) *subscription {
 	program, s := p.key(0), p.settings(1)
 	prepare(s.Filters)
-	told := e.view(s.Commitment).Owned(program)
+	sent := e.view(s.Commitment).Owned(program)
 	next := func(v View) []any {
 		owned := v.Owned(program)
 		var results []any
 		for _, key := range sortedKeys(owned) {
-			if owned[key] == told[key] || !passes(s.Filters, owned[key]) {
+			if owned[key] == sent[key] || !passes(s.Filters, owned[key]) {
 				continue
 			}
 			if encoded, err := encodeAccount(owned[key], s.Encoding, nil); err == nil {
 				results = append(results, v.with(keyedJSON{key.String(), encoded}))
 			}
 		}
-		told = owned
+		sent = owned
 		return results
 	}
 	return &subscription{method: "programNotification", commitment: s.Commitment, next: next}
@@ -168,24 +168,24 @@ func (e *Endpoint) signatureSubscribe(p parameters) *subscription {
 }
 
 func (e *Endpoint) slotSubscribe(parameters) *subscription {
-	told := e.view(Processed).Slot
+	sent := e.view(Processed).Slot
 	next := func(v View) []any {
-		if v.Slot == told {
+		if v.Slot == sent {
 			return nil
 		}
-		told = v.Slot
+		sent = v.Slot
 		return []any{map[string]uint64{"parent": v.parent(), "root": e.view(Finalized).Slot, "slot": v.Slot}}
 	}
 	return &subscription{method: "slotNotification", commitment: Processed, next: next}
 }
 
 func (e *Endpoint) rootSubscribe(parameters) *subscription {
-	told := e.view(Finalized).Slot
+	sent := e.view(Finalized).Slot
 	next := func(v View) []any {
-		if v.Slot == told {
+		if v.Slot == sent {
 			return nil
 		}
-		told = v.Slot
+		sent = v.Slot
 		return []any{v.Slot}
 	}
 	return &subscription{method: "rootNotification", commitment: Finalized, next: next}

@@ -137,9 +137,9 @@ func (c *Client) awaitFirst(first <-chan error) error {
 }
 
 // poke wakes a goroutine that waits on the channel of capacity one.
-func poke(told chan struct{}) {
+func poke(notify chan struct{}) {
 	select {
-	case told <- struct{}{}:
+	case notify <- struct{}{}:
 	default:
 	}
 }

@@ -186,7 +186,7 @@ func (s *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt,
 	var names []transaction.Signature
 	ticker := time.NewTicker(s.pace.Status)
 	defer ticker.Stop()
-	for asked := 0; ; {
+	for requests := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -209,10 +209,10 @@ func (s *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt,
 			if r.statuses, _, err = e.Statuses(ctx, names, false); err != nil {
 				continue
 			}
-			if asked%heightEvery == 0 {
+			if requests%heightEvery == 0 {
 				r.height, _ = e.BlockHeight(ctx, rpc.Confirmed)
 			}
-			asked++
+			requests++
 			select {
 			case reports <- r:
 			case <-ctx.Done():

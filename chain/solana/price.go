@@ -68,9 +68,9 @@ const (
 type feeCache struct {
 	limit uint64
 
-	mu     sync.Mutex
-	recent []uint64
-	asked  time.Time
+	mu          sync.Mutex
+	recent      []uint64
+	lastRequest time.Time
 }
 
 // priceFor returns the price for a transaction that was signed attempt times before. If no endpoint
@@ -79,8 +79,8 @@ func (s *sender) priceFor(ctx context.Context, o *order, attempt int) uint64 {
 	f := &s.fees
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := time.Now(); now.Sub(f.asked) >= feesLast {
-		f.asked = now
+	if now := time.Now(); now.Sub(f.lastRequest) >= feesLast {
+		f.lastRequest = now
 		ctx, cancel := context.WithTimeout(ctx, feesWait)
 		defer cancel()
 		recent, err := rpc.AnyOf(ctx, s.trusted(0), func(ctx context.Context, e *rpc.Endpoint) ([]uint64, error) {

@@ -87,8 +87,8 @@ func (f trackerFlags) start(board *metrics.Board, name string, settings map[stri
 // none.
 func (f trackerFlags) wandb(name string, settings map[string]any, logger *slog.Logger) (tracker.Sink, error) {
 	key, mode := secret.Trim(os.Getenv("WANDB_API_KEY")), strings.ToLower(os.Getenv("WANDB_MODE"))
-	asked := key != "" || mode == "offline" || f.WandbProject+f.WandbRun+f.WandbGroup+f.WandbEntity != ""
-	if !asked || mode == "disabled" {
+	wanted := key != "" || mode == "offline" || f.WandbProject+f.WandbRun+f.WandbGroup+f.WandbEntity != ""
+	if !wanted || mode == "disabled" {
 		return nil, nil
 	}
 	run := wandb.Run{Project: f.WandbProject, Entity: f.WandbEntity, Group: f.WandbGroup, Name: cmp.Or(f.WandbRun, name), Config: settings}

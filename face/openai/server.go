@@ -284,11 +284,11 @@ func (s *Server) read(ctx context.Context, r *http.Request, a *answer) (request,
 		return request{}, problem
 	}
 	a.size = len(text)
-	asked, problem := decode(text, a.inChat)
+	req, problem := decode(text, a.inChat)
 	if problem == nil {
-		problem = s.named(asked.model)
+		problem = s.named(req.model)
 	}
-	return asked, problem
+	return req, problem
 }
 
 // retryAfter returns the recommended wait before a retry, in seconds.

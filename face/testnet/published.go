@@ -129,9 +129,9 @@ func heldOutBeside(configPath string, run config.Run) string {
 const usualPort = 20000
 
 // port returns the requested port, else usualPort if it is free, else a free port.
-func port(asked int) (int, error) {
-	if asked != 0 || child.IsFree(usualPort) {
-		return cmp.Or(asked, usualPort), nil
+func port(requested int) (int, error) {
+	if requested != 0 || child.IsFree(usualPort) {
+		return cmp.Or(requested, usualPort), nil
 	}
 	return child.FreePort()
 }

@@ -97,19 +97,19 @@ func (n *network) restore(options Options) (err error) {
 }
 
 // wasOnChain reports whether a testnet's run is on a saved chain.
-func wasOnChain(dir string, asked Chain) (bool, error) {
+func wasOnChain(dir string, requested Chain) (bool, error) {
 	here := func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return err == nil
 	}
 	switch {
-	case here(ledgerFile) && asked.Validator != "":
+	case here(ledgerFile) && requested.Validator != "":
 		return false, flagError("--validator: the run's chain is from psyche chain start; omit --validator")
 	case here(ledgerFile):
 		return true, nil
 	case here(validatorLedger):
 		return false, FlagError{fmt.Errorf("testnet cannot restart the validator of the run's chain; run the commands in %s manually, one after the other", filepath.Join(filepath.Dir(dir), byHandFile))}
-	case asked.Used:
+	case requested.Used:
 		return false, flagError("--backend solana: the run is not on a chain: omit the flag")
 	}
 	return false, nil

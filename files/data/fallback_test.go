@@ -61,8 +61,8 @@ func TestTheNextLocationTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := read(t, open4(t, Options{}, local(dir, config.TwoBytes, seeded)), 0, 18)
-	var told []Serving
-	p := open4(t, Options{Serving: func(s Serving) { told = append(told, s) }},
+	var got []Serving
+	p := open4(t, Options{Serving: func(s Serving) { got = append(got, s) }},
 		config.DataLocation{Dummy: &config.DummyData{Failing: true}}, local(copied, config.TwoBytes, seeded), urls(base, seeded))
 	same(t, want[:3], read(t, p, 0, 3))
 	for _, name := range []string{"2.ds", "10.ds"} {
@@ -72,17 +72,17 @@ func TestTheNextLocationTakesOver(t *testing.T) {
 	}
 	same(t, want[3:], read(t, p, 3, 18))
 	var locations []int
-	for _, s := range told {
+	for _, s := range got {
 		locations = append(locations, s.Index)
 	}
 	if diff := cmp.Diff([]int{1, 2}, locations); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
-	if !errors.Is(told[0].Because, errFailing) || !errors.Is(told[1].Because, tokens.ErrChanged) {
-		t.Errorf("reasons: %v, %v", told[0].Because, told[1].Because)
+	if !errors.Is(got[0].Because, errFailing) || !errors.Is(got[1].Because, tokens.ErrChanged) {
+		t.Errorf("reasons: %v, %v", got[0].Because, got[1].Because)
 	}
-	if !strings.HasPrefix(told[1].Location, "Http "+base) {
-		t.Errorf("serving %s", told[1].Location)
+	if !strings.HasPrefix(got[1].Location, "Http "+base) {
+		t.Errorf("serving %s", got[1].Location)
 	}
 }
 

@@ -23,13 +23,13 @@ import (
 // without a snapshot.
 func TestNamesOfClients(t *testing.T) {
 	dir := t.TempDir()
-	var told atomic.Pointer[core.Names] // names passed to the server's owner
+	var got atomic.Pointer[core.Names] // names passed to the server's owner
 	serve := func(t *testing.T, every int) (r *servertest.Server, web string) {
 		t.Helper()
 		o := options(dir)
 		o.SnapshotEvery, o.HTTPListen = every, "127.0.0.1:0"
-		told.Store(nil)
-		o.OnNames = func(_ string, names core.Names) { told.Store(&names) }
+		got.Store(nil)
+		o.OnNames = func(_ string, names core.Names) { got.Store(&names) }
 		ready := make(chan net.Addr, 1)
 		o.HTTPReady = func(a net.Addr) { ready <- a }
 		r = servertest.Start(t, o)
@@ -60,7 +60,7 @@ func TestNamesOfClients(t *testing.T) {
 		if len(run.Names) != 1 || run.Names[backendtest.Key(1).ID().String()] != "Ada" {
 			t.Errorf("the status names %q", run.Names)
 		}
-		if names := told.Load(); names == nil || len(*names) != 1 || (*names)[backendtest.Key(1).ID()] != "Ada" {
+		if names := got.Load(); names == nil || len(*names) != 1 || (*names)[backendtest.Key(1).ID()] != "Ada" {
 			t.Errorf("the server's owner receives %v", names)
 		}
 	}

@@ -255,13 +255,13 @@ func TestReadModel(t *testing.T) {
 	r := servertest.Start(t, o)
 	var got bytes.Buffer
 	reach := tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(2)}
-	var told []uint64
-	err := tcp.ReadModel(t.Context(), reach, [32]byte{}, uint64(len(want)), &got, func(done, all uint64) { told = append(told, done, all) })
+	var progress []uint64
+	err := tcp.ReadModel(t.Context(), reach, [32]byte{}, uint64(len(want)), &got, func(done, all uint64) { progress = append(progress, done, all) })
 	if err != nil || !bytes.Equal(got.Bytes(), want) {
 		t.Fatalf("%d of %d bytes, %v", got.Len(), len(want), err)
 	}
-	if len(told) != 8 || told[6] != uint64(len(want)) || told[7] != uint64(len(want)) {
-		t.Errorf("the final progress is %d", told)
+	if len(progress) != 8 || progress[6] != uint64(len(want)) || progress[7] != uint64(len(want)) {
+		t.Errorf("the final progress is %d", progress)
 	}
 	nothing := func(uint64, uint64) {}
 	err = tcp.ReadModel(t.Context(), reach, [32]byte{}, uint64(len(want)-1), io.Discard, nothing)

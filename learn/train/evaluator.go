@@ -22,4 +22,4 @@ func NewEvaluator(ctx context.Context, o Options) (*Evaluator, error) {
 
 // Watch sets a function that Evaluate calls before every micro batch, with the number of finished
 // micro batches and their total. It must return quickly.
-func (e *Evaluator) Watch(told func(done, all int)) { e.evaluated = told }
+func (e *Evaluator) Watch(report func(done, all int)) { e.evaluated = report }

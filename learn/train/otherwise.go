@@ -12,9 +12,9 @@ import (
 // otherwise is the model in a type other than the replica's training type, for auditing honest
 // trainers of that type.
 type otherwise struct {
-	asked bool
-	err   error // why it is not available
-	twin  model.Model
+	requested bool
+	err       error // why it is not available
+	twin      model.Model
 }
 
 // gradient computes the gradient of a batch in a type, on the CPU. The caller must hold the
@@ -28,12 +28,12 @@ func (o *otherwise) gradient(ctx context.Context, r *replica, compute torch.DTyp
 
 // prepare makes the model that computes in a type, with the same weights, on the first call.
 func (o *otherwise) prepare(ctx context.Context, r *replica, compute torch.DType) error {
-	if !o.asked {
+	if !o.requested {
 		o.err = checkType(ctx, r.log, r.engine, compute)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if o.asked = true; o.err == nil {
+		if o.requested = true; o.err == nil {
 			o.twin, o.err = model.TwinIn(ctx, r.engine, r.model, compute)
 		}
 	}

@@ -57,7 +57,7 @@ func TestAuditInTheTrainersType(t *testing.T) {
 func TestTypeThatIsNotThere(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	a.step(1, toyBatch(0, 2), true)
-	a.verifier.examiner.(*distroExaminer).other = otherwise{asked: true, err: torch.ErrNoType}
+	a.verifier.examiner.(*distroExaminer).other = otherwise{requested: true, err: torch.ErrNoType}
 	_, err := a.verifier.Recompute(t.Context(), audit.Recomputation{Step: 1, Chunks: []uint32{0}, Precision: audit.BF16}, toyBatch(0, 2))
 	if !errors.Is(err, errUnsupported) || !errors.Is(err, torch.ErrNoType) {
 		t.Errorf("error %v", err)

@@ -7,10 +7,10 @@ import (
 
 // TestOptimStats compares the reported statistics of a gradient with sums computed by hand.
 func TestOptimStats(t *testing.T) {
-	var told []Gradient
+	var got []Gradient
 	r := statistics{
 		parameters: []parameter{{name: "a"}, {name: "b"}},
-		report:     func(g Gradient) { told = append(told, g) },
+		report:     func(g Gradient) { got = append(got, g) },
 		every:      2,
 	}
 	gradients := [][]float32{{1, -2}, {0, float32(math.Copysign(0, -1)), -0.5}}
@@ -19,17 +19,17 @@ func TestOptimStats(t *testing.T) {
 		r.tell(step, 0.25, 3, gradients, deltas)
 	}
 	r.tell(4, 0.25, 3, gradients, nil)
-	if len(told) != 3 || told[0].Tensors != nil || told[0].LR != 0.25 || told[0].Norm != 3 {
-		t.Fatalf("notified %+v", told)
+	if len(got) != 3 || got[0].Tensors != nil || got[0].LR != 0.25 || got[0].Norm != 3 {
+		t.Fatalf("notified %+v", got)
 	}
-	if want := (TensorStats{"a", 3, 4}); told[1].Step != 2 || told[1].Tensors[0] != want {
-		t.Errorf("notified %+v", told[1])
+	if want := (TensorStats{"a", 3, 4}); got[1].Step != 2 || got[1].Tensors[0] != want {
+		t.Errorf("notified %+v", got[1])
 	}
-	if want := (TensorStats{"b", 0.5, 16}); told[1].Tensors[1] != want {
-		t.Errorf("notified %+v", told[1])
+	if want := (TensorStats{"b", 0.5, 16}); got[1].Tensors[1] != want {
+		t.Errorf("notified %+v", got[1])
 	}
-	if want := (TensorStats{"b", 0.5, 0}); told[2].Tensors[1] != want {
-		t.Errorf("notified %+v", told[2])
+	if want := (TensorStats{"b", 0.5, 0}); got[2].Tensors[1] != want {
+		t.Errorf("notified %+v", got[2])
 	}
 	statistics{}.tell(2, 0, 0, gradients, deltas)
 }

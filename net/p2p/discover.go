@@ -70,23 +70,23 @@ func (n *Node) servePeers() {
 // askWhere asks some connected members for the addresses of a member that could not be reached.
 func (n *Node) askWhere(ctx context.Context, m *member) {
 	n.mu.Lock()
-	due := time.Since(m.asked) >= askEvery
+	due := time.Since(m.lastRequest) >= askEvery
 	if due {
-		m.asked = time.Now()
+		m.lastRequest = time.Now()
 	}
 	n.mu.Unlock()
 	if !due {
 		return
 	}
-	asked := 0
+	requests := 0
 	for _, id := range n.Connected() {
-		if asked == askPeers || ctx.Err() != nil {
+		if requests == askPeers || ctx.Err() != nil {
 			return
 		}
 		if id == m.id || n.Avoids(id) {
 			continue
 		}
-		asked++
+		requests++
 		if err := n.askAbout(ctx, id, m); err != nil {
 			n.logger.Debug("p2p: cannot ask for a member's addresses", "member", m.id.Short(), "asked", id.Short(), "err", err)
 		}

@@ -38,13 +38,13 @@ type member struct {
 	wake   chan struct{} // capacity 1: connection or addresses changed
 
 	// Guarded by Node.mu.
-	addrs   []ma.Multiaddr // from the list of members
-	waits   bool           // it has no seat in the run
-	learned []ma.Multiaddr // from peers or the local network
-	vias    []peer.ID      // relays in its learned addresses
-	seq     uint64         // sequence number of the learned addresses
-	renewed bool           // addresses changed since the last dial
-	asked   time.Time      // when peers were last asked for its addresses
+	addrs       []ma.Multiaddr // from the list of members
+	waits       bool           // it has no seat in the run
+	learned     []ma.Multiaddr // from peers or the local network
+	vias        []peer.ID      // relays in its learned addresses
+	seq         uint64         // sequence number of the learned addresses
+	renewed     bool           // addresses changed since the last dial
+	lastRequest time.Time      // when peers were last asked for its addresses
 }
 
 func compareIDs(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }

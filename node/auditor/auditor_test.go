@@ -47,11 +47,11 @@ func TestReview(t *testing.T) {
 			}
 			switch {
 			case c.outcome == "":
-				if len(r.told) != 0 || r.engine.trainer.recomputations != 0 {
-					t.Errorf("%d recomputations, notified %+v", r.engine.trainer.recomputations, r.told)
+				if len(r.reported) != 0 || r.engine.trainer.recomputations != 0 {
+					t.Errorf("%d recomputations, notified %+v", r.engine.trainer.recomputations, r.reported)
 				}
-			case len(r.told) == 0 || r.told[0].Outcome != c.outcome || r.told[0].Trainer != identity.ID(r.other).String():
-				t.Errorf("notified %+v, want %s", r.told, c.outcome)
+			case len(r.reported) == 0 || r.reported[0].Outcome != c.outcome || r.reported[0].Trainer != identity.ID(r.other).String():
+				t.Errorf("notified %+v, want %s", r.reported, c.outcome)
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func TestReviewOfASilentTrainer(t *testing.T) {
 			}
 			r.run(10 * time.Second)
 			if a, accused := r.submitted["accuse"].(coordinator.Accuse); accused == away || accused && (a.Fault != coordinator.FaultSilent || a.Client != r.other) {
-				t.Errorf("after seven rounds: %+v, notified %+v", r.submitted, r.told)
+				t.Errorf("after seven rounds: %+v, notified %+v", r.submitted, r.reported)
 			}
 		})
 	}
@@ -356,8 +356,8 @@ func TestPartsAreKept(t *testing.T) {
 	}
 	r.withheld = 0
 	r.run(3 * time.Second)
-	if len(r.told) == 0 || r.told[0].Outcome != "passed" {
-		t.Errorf("notified %+v", r.told)
+	if len(r.reported) == 0 || r.reported[0].Outcome != "passed" {
+		t.Errorf("notified %+v", r.reported)
 	}
 }
 
@@ -389,8 +389,8 @@ func TestOnlyAskingCounts(t *testing.T) {
 			}
 			r.withheld = 0
 			r.run(5 * time.Second)
-			if len(r.told) == 0 || r.told[0].Outcome != "passed" {
-				t.Errorf("notified %+v", r.told)
+			if len(r.reported) == 0 || r.reported[0].Outcome != "passed" {
+				t.Errorf("notified %+v", r.reported)
 			}
 		})
 	}

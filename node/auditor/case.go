@@ -192,7 +192,7 @@ func (a *Auditor) getTokens(q *auditCase) {
 		return func() {
 			differ := err == nil && tokens.Hash() != r.Header.Batch
 			switch {
-			case err != nil && q.opening == nil && q.poll.asked >= leastAsked:
+			case err != nil && q.opening == nil && q.poll.requests >= leastAsked:
 				q.next(waitsForOpening) // after that phase, this one is tried again
 			case err != nil:
 				a.Log.Debug("cannot read the tokens for an audit", "step", q.Step, "err", err)

@@ -169,7 +169,7 @@ func (r *partReader) positionOf(i int) int { return bits.TrailingZeros64(r.wante
 // that breaks a rule ends the case.
 func (a *Auditor) getOpening(q *auditCase, m manner) {
 	g := &q.gathered
-	if g.trainer.asked == 0 {
+	if g.trainer.requests == 0 {
 		q.asked = a.Client.State().Progress
 	}
 	if len(g.parts) != len(q.chunks) {

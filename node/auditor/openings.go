@@ -283,7 +283,7 @@ func (o *openings) sweep(old func(step uint32) bool) {
 // answer answers a request with parts of an opening, or with the time after which to ask again. ctx
 // ends when the answer has arrived at the peer.
 func (o *openings) answer(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
-	asked, err := decodeRequest(request)
+	req, err := decodeRequest(request)
 	if err != nil {
 		return nil, err
 	}
@@ -293,12 +293,12 @@ func (o *openings) answer(ctx context.Context, from identity.ID, request []byte)
 	if rank == rankNone {
 		return nil, errNotServed
 	}
-	missing := fmt.Errorf("opening of step %d of %s: %w", asked.Step, hex.EncodeToString(asked.Trainer[:4]), errNotKept)
-	e := o.find(asked.resultID)
+	missing := fmt.Errorf("opening of step %d of %s: %w", req.Step, hex.EncodeToString(req.Trainer[:4]), errNotKept)
+	e := o.find(req.resultID)
 	if e == nil {
 		return nil, missing
 	}
-	if e.rarest(asked.wanted) < 0 {
+	if e.rarest(req.wanted) < 0 {
 		return nil, missing
 	}
 	count, later := o.turns.take(ctx, from, rank, o.partSize, o.now())
@@ -306,13 +306,13 @@ func (o *openings) answer(ctx context.Context, from identity.ID, request []byte)
 		return encodeLater(later), nil
 	}
 	var parts [][]byte
-	for wanted := asked.wanted; len(parts) < count; {
+	for wanted := req.wanted; len(parts) < count; {
 		position := e.rarest(wanted)
 		if position < 0 {
 			break
 		}
 		wanted &^= 1 << position
-		if part := o.part(e, asked.resultID, position); part != nil {
+		if part := o.part(e, req.resultID, position); part != nil {
 			e.sent[position]++
 			parts = append(parts, part)
 		}

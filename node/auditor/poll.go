@@ -20,10 +20,10 @@ const (
 
 // poll repeats a request until it is answered, one attempt at a time.
 type poll struct {
-	asked  int
-	first  time.Time // time of the first request
-	again  time.Time // earliest time of the next request
-	flying bool
+	requests int
+	first    time.Time // time of the first request
+	again    time.Time // earliest time of the next request
+	flying   bool
 }
 
 // due reports whether a request would be sent now.
@@ -35,18 +35,18 @@ func (p *poll) ask(tasks *env.Tasks, limit time.Duration, question func(ctx cont
 	if !p.due(tasks.Now()) {
 		return
 	}
-	if p.asked == 0 {
+	if p.requests == 0 {
 		p.first = tasks.Now()
 	}
 	p.flying = true
-	p.asked++
+	p.requests++
 	tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := tasks.WithTimeout(ctx, limit)
 		defer cancel()
 		answered := question(ctx)
 		return func() {
 			p.flying = false
-			p.again = tasks.Now().Add(min(leastPause<<min(p.asked-1, 10), longestPause))
+			p.again = tasks.Now().Add(min(leastPause<<min(p.requests-1, 10), longestPause))
 			answered()
 		}
 	})

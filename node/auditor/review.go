@@ -65,7 +65,7 @@ func (a *Auditor) audit() {
 			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free})
 			if a.isSilent(&r.auditCase, auditorAsks(a.Engine.Auditor())) {
 				g := &r.gathered
-				r.end(silent, "asked %d times in %v; %d of %d parts arrived", g.trainer.asked, a.Tasks.Now().Sub(g.trainer.first).Round(time.Second), len(g.parts)-bits.OnesCount64(g.missing()), len(g.parts))
+				r.end(silent, "asked %d times in %v; %d of %d parts arrived", g.trainer.requests, a.Tasks.Now().Sub(g.trainer.first).Round(time.Second), len(g.parts)-bits.OnesCount64(g.missing()), len(g.parts))
 			}
 		}
 		if r.isOver() {

@@ -39,7 +39,7 @@ type rig struct {
 	withheld  uint64                // bit mask of the parts that no member serves
 	asked     int                   // number of requests for parts
 	submitted map[string]coordinator.Action
-	told      []event.Audit
+	reported  []event.Audit
 }
 
 // newRig returns an auditor that has seen the rounds before newest. It and one other member have a
@@ -66,8 +66,8 @@ func newRig(t *testing.T, distort func(gradient []float32) []float32) *rig {
 			accepted()
 		},
 		Emit: func(body event.Body) {
-			if told, ok := body.(event.Audit); ok {
-				r.told = append(r.told, told)
+			if audit, ok := body.(event.Audit); ok {
+				r.reported = append(r.reported, audit)
 			}
 		},
 	})

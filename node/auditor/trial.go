@@ -102,7 +102,7 @@ func (a *Auditor) pursueTrial(j *trial) {
 	m.challenge = func(drawn []uint32) []uint32 { return j.challenge(drawn, size) }
 	a.pursue(&j.auditCase, m)
 	if a.isSilent(&j.auditCase, jurorAsks(a.Engine.Auditor())) {
-		j.end(silent, "asked %d times for %d parts, %d are missing", j.gathered.trainer.asked, len(j.gathered.parts), bits.OnesCount64(j.gathered.missing()))
+		j.end(silent, "asked %d times for %d parts, %d are missing", j.gathered.trainer.requests, len(j.gathered.parts), bits.OnesCount64(j.gathered.missing()))
 	}
 }
 

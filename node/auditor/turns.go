@@ -66,20 +66,20 @@ func (s transfer) over() bool { return s.ctx.Err() != nil }
 
 // waiter is a member that is waiting for a turn.
 type waiter struct {
-	id    identity.ID
-	rank  rank
-	since time.Time
-	due   time.Time // expected time of its next request
-	asked int
+	id       identity.ID
+	rank     rank
+	since    time.Time
+	due      time.Time // expected time of its next request
+	requests int
 }
 
 // usage is the use of one member.
 type usage struct {
-	took  time.Duration // time of its quickest part since used was last halved; 0: none has arrived
-	told  time.Time     // when it should ask again
-	lag   time.Duration // delay of its requests after that time: the round-trip time of its link
-	time  time.Duration // duration of its turns, and time for which turns were kept for it
-	parts int           // number of parts since the budgets were renewed
+	took    time.Duration // time of its quickest part since used was last halved; 0: none has arrived
+	retryAt time.Time     // when it should ask again
+	lag     time.Duration // delay of its requests after that time: the round-trip time of its link
+	time    time.Duration // duration of its turns, and time for which turns were kept for it
+	parts   int           // number of parts since the budgets were renewed
 }
 
 // take gives a turn to a member and returns the maximum number of parts for it, or returns the time
@@ -98,12 +98,12 @@ func (t *turns) take(ctx context.Context, id identity.ID, r rank, size int, now 
 		return min(t.partsAtOnce(size), budgetParts-t.used[id].parts), 0
 	}
 	turn := time.Duration(t.partsAtOnce(size)) * t.usualTime(size) / turnPlaces
-	later = min(max(time.Duration(t.ahead(*w))*turn, soonestLater<<min(w.asked, 5)), longestLater)
+	later = min(max(time.Duration(t.ahead(*w))*turn, soonestLater<<min(w.requests, 5)), longestLater)
 	t.charge(id, usage{})
 	u := t.used[id]
-	u.told, w.due = now.Add(later), now.Add(later+u.lag)
+	u.retryAt, w.due = now.Add(later), now.Add(later+u.lag)
 	t.used[id] = u
-	w.asked++
+	w.requests++
 	return 0, later
 }
 
@@ -126,7 +126,7 @@ func (t *turns) renew(now time.Time) {
 	}
 	t.renewed, t.usual = now, t.usualTime(0)
 	for id, u := range t.used {
-		if u = (usage{time: u.time / 2, told: u.told, lag: u.lag}); u.time < time.Millisecond {
+		if u = (usage{time: u.time / 2, retryAt: u.retryAt, lag: u.lag}); u.time < time.Millisecond {
 			delete(t.used, id)
 			continue
 		}
@@ -219,8 +219,8 @@ func (t *turns) charge(id identity.ID, u usage) {
 
 // enter returns the entry of a member in the queue, and measures how late the member's request is.
 func (t *turns) enter(id identity.ID, r rank, now time.Time) *waiter {
-	if u, known := t.used[id]; known && now.After(u.told) && now.Sub(u.told) <= longestLag {
-		late := now.Sub(u.told)
+	if u, known := t.used[id]; known && now.After(u.retryAt) && now.Sub(u.retryAt) <= longestLag {
+		late := now.Sub(u.retryAt)
 		u.lag = max(late, (u.lag+late)/2)
 		t.used[id] = u
 	}
@@ -253,7 +253,7 @@ func (t *turns) compare(a, b waiter) int {
 
 // grant starts the turn of a waiting member.
 func (t *turns) grant(ctx context.Context, w waiter, now time.Time) {
-	if late := now.Sub(t.used[w.id].told); w.asked > 0 && late > 0 {
+	if late := now.Sub(t.used[w.id].retryAt); w.requests > 0 && late > 0 {
 		t.charge(w.id, usage{time: min(late, longestLag)}) // the turn was kept for this member
 	}
 	t.waiting = slices.DeleteFunc(t.waiting, func(other waiter) bool { return other.id == w.id })

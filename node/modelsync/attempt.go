@@ -248,9 +248,9 @@ const progressParts = 50
 type progress struct {
 	emit func(body event.Body) // nil: no reports
 
-	mu   sync.Mutex
-	now  event.Transfer
-	told uint64 // number of progressParts reported
+	mu       sync.Mutex
+	now      event.Transfer
+	reported uint64 // number of progressParts reported
 }
 
 // progress returns a progress for a transfer of total bytes of the model of a step.
@@ -265,8 +265,8 @@ func (p *progress) add(bytes uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now.Bytes += bytes
-	if parts := p.now.Bytes * progressParts / max(p.now.Total, 1); parts != p.told {
-		p.told = parts
+	if parts := p.now.Bytes * progressParts / max(p.now.Total, 1); parts != p.reported {
+		p.reported = parts
 		p.tell()
 	}
 }

@@ -38,13 +38,13 @@ type rig struct {
 	peer   *memnet.Node
 	theirs *exchange.Store
 
-	network *memnet.Node // the client's network
-	models  *Models
-	options *Options
-	request Request
-	trainer *clienttest.Trainer // the trainer that NewTrainer returned
-	told    []event.Transfer
-	dropped [][32]byte
+	network  *memnet.Node // the client's network
+	models   *Models
+	options  *Options
+	request  Request
+	trainer  *clienttest.Trainer // the trainer that NewTrainer returned
+	reported []event.Transfer
+	dropped  [][32]byte
 }
 
 // inTurn is an env.Runtime that runs tasks one after the other.
@@ -98,7 +98,7 @@ func newRig(t *testing.T) *rig {
 	c.options = &Options{
 		Network: c.network, Tasks: &env.Tasks{Runtime: inTurn{}, Work: t.Context()}, Folder: keep.Folder{RunID: clienttest.RunID, ID: me},
 		Log: slog.New(slog.DiscardHandler), ParameterRequests: 2, Downloads: 2,
-		Emit: func(body event.Body) { c.told = append(c.told, body.(event.Transfer)) },
+		Emit: func(body event.Body) { c.reported = append(c.reported, body.(event.Transfer)) },
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
 			c.trainer = &clienttest.Trainer{Bulk: bulk}
 			return c.trainer, c.trainer.Load(ctx, s)

@@ -87,7 +87,7 @@ func (c *rig) checkTold(a *Attempt, source string) {
 	if !fetched {
 		return
 	}
-	told := slices.DeleteFunc(slices.Clone(c.told), func(x event.Transfer) bool { return x.What != subject })
+	told := slices.DeleteFunc(slices.Clone(c.reported), func(x event.Transfer) bool { return x.What != subject })
 	if len(told) < 2 || len(told) > progressParts+1 || told[0].Bytes != 0 || told[len(told)-1].Bytes != told[0].Total {
 		c.t.Errorf("notified %+v", told)
 		return

@@ -148,7 +148,7 @@ func (t *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Ca
 		}
 		c.Disputed = true
 		c.RetryAt = time.Time{}
-		if c.State == Refused && !c.asked { // because of its size
+		if c.State == Refused && !c.fetched { // because of its size
 			t.set(c, Announced)
 		}
 		if c.State == Fetching {

@@ -39,11 +39,11 @@ type Candidate struct {
 	Disputed   bool          // its trainer signed several sizes, so Size is not reliable
 	Took       time.Duration // time to fetch and verify it; 0: it was made here
 
-	raw    []byte // the signed announcement
-	votes  int    // number of the round's witnesses that hold it, once counted
-	polled bool
-	asked  bool // a fetch was tried
-	noRoom bool // the last attempt failed for lack of memory
+	raw     []byte // the signed announcement
+	votes   int    // number of the round's witnesses that hold it, once counted
+	polled  bool
+	fetched bool // a fetch was tried
+	noRoom  bool // the last attempt failed for lack of memory
 }
 
 // Announcement returns the signed announcement of the result.
@@ -161,7 +161,7 @@ func (t *Tally) set(c *Candidate, state State) {
 
 // Fetch records that a result is being fetched.
 func (t *Tally) Fetch(c *Candidate) {
-	c.asked = true
+	c.fetched = true
 	t.set(c, Fetching)
 }
 

@@ -257,20 +257,20 @@ func readTrials(t *testing.T, n *network) trials {
 // story describes how an attacker was detected.
 func (all trials) story(t *testing.T, c *client, honest []*client) string {
 	t.Helper()
-	var told strings.Builder
+	var output strings.Builder
 	var first, last time.Time
 	results := 0
 	for _, e := range c.events() {
 		if sent, ok := e.Body.(event.ResultSent); ok {
 			if results++; first.IsZero() {
 				first = e.Time
-				fmt.Fprintf(&told, "%s: sent its first result in step %d", c.name, sent.Step)
+				fmt.Fprintf(&output, "%s: sent its first result in step %d", c.name, sent.Step)
 			}
 		}
 	}
 	for _, a := range all.accusations {
 		if a.of == c.id {
-			fmt.Fprintf(&told, ", was accused in step %d (%s)", a.step, a.fault)
+			fmt.Fprintf(&output, ", was accused in step %d (%s)", a.step, a.fault)
 		}
 	}
 	for _, h := range honest {
@@ -280,6 +280,6 @@ func (all trials) story(t *testing.T, c *client, honest []*client) string {
 			}
 		}
 	}
-	fmt.Fprintf(&told, ", ejected in step %d, %v after its first result; it sent %d", all.ejected[c.id], last.Sub(first).Round(100*time.Millisecond), results)
-	return told.String()
+	fmt.Fprintf(&output, ", ejected in step %d, %v after its first result; it sent %d", all.ejected[c.id], last.Sub(first).Round(100*time.Millisecond), results)
+	return output.String()
 }

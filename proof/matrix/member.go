@@ -23,7 +23,7 @@ type member struct {
 	*testbed.Node
 
 	mu       sync.Mutex // guards the fields below
-	asked    bool       // the newest life was asked to end
+	stopped  bool       // the newest life was asked to end
 	left     bool       // it has left permanently
 	troubles []trouble  // incidents of the member
 }
@@ -76,7 +76,7 @@ func (m *member) excuse(step uint32, absent bool) string {
 func (m *member) start(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asked = false
+	m.stopped = false
 	return m.StartUntil(ctx)
 }
 
@@ -84,7 +84,7 @@ func (m *member) start(ctx context.Context) error {
 func (m *member) life() (asked, left bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.asked, m.left
+	return m.stopped, m.left
 }
 
 // flags returns a member's flags in addition to the flags of every network.

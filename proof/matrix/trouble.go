@@ -143,12 +143,12 @@ func (p *play) stopAll(ctx context.Context, step uint32) error {
 			running = append(running, m)
 		}
 	}
-	var asked sync.WaitGroup
+	var requests sync.WaitGroup
 	for _, m := range running {
 		m.note(step, absent, "everything was stopped and resumed")
-		asked.Go(func() { p.ask(ctx, m) })
+		requests.Go(func() { p.ask(ctx, m) })
 	}
-	asked.Wait()
+	requests.Wait()
 	if !p.host.chain {
 		p.host.end(ctx)
 		if err := p.host.start(ctx); err != nil {
@@ -168,7 +168,7 @@ func (p *play) stopAll(ctx context.Context, step uint32) error {
 // members that are as fast as the first member may have seen it.
 func (p *play) ask(ctx context.Context, m *member) {
 	m.mu.Lock()
-	m.asked = true
+	m.stopped = true
 	m.mu.Unlock()
 	m.Signal(syscall.SIGINT)
 	if p.ends(ctx, &m.Process) && m.ExitCode() != interrupt && (m.ExitCode() != 0 || !m.sawTheEnd()) {

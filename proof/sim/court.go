@@ -17,15 +17,15 @@ type result struct {
 
 // court is the memory of a Byzantine process about audits and trials.
 type court struct {
-	asked map[result]int64 // time of the first request for an opening
-	spoke uint32           // newest step in which it accused a member
+	firstRequest map[result]int64 // time of the first request for an opening
+	spoke        uint32           // newest step in which it accused a member
 
 	hogged uint32         // newest step in which it flooded a member with requests
 	served map[result]int // the only client that gets an opening
 }
 
 func newCourt() court {
-	return court{asked: make(map[result]int64), served: make(map[result]int)}
+	return court{firstRequest: make(map[result]int64), served: make(map[result]int)}
 }
 
 // chance draws a machine's decision for a step, with a probability of perMille/1000.
@@ -52,8 +52,8 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 	if p.world.rules.forgets && r.step+1 < m.history().State().Progress.Step {
 		return true
 	}
-	if p.court.asked[r] == 0 {
-		p.court.asked[r] = p.world.now
+	if p.court.firstRequest[r] == 0 {
+		p.court.firstRequest[r] = p.world.now
 	}
 	switch own := r.trainer == coordinator.ClientID(m.ID); {
 	case m.HasRole(scenario.Gang):
@@ -78,7 +78,7 @@ func (p *process) isSoSilent(asker *process, r result) bool {
 	case 0:
 		return true
 	case 1:
-		return p.world.now < p.court.asked[r]+20*second
+		return p.world.now < p.court.firstRequest[r]+20*second
 	default:
 		return (asker.machine.Index+int(r.step))%2 == 1
 	}

@@ -87,8 +87,8 @@ func (p *process) openTo(asker *process, request, response []byte, err error, re
 	if !ok || err != nil || !m.HasRole(scenario.Withhold) || r.trainer != coordinator.ClientID(m.ID) || asker.machine.HasRole(scenario.ByzantineOnLinks) {
 		return response, err
 	}
-	if p.court.asked[r] == 0 {
-		p.court.asked[r] = p.world.now
+	if p.court.firstRequest[r] == 0 {
+		p.court.firstRequest[r] = p.world.now
 	}
 	switch p.world.plan.Links.Manner {
 	case scenario.Disconnects:
@@ -128,8 +128,8 @@ func (p *process) withoutOne(asker *process, request []byte) (changed []byte, ot
 		r.trainer != coordinator.ClientID(m.ID) || asker.machine.HasRole(scenario.ByzantineOnLinks) {
 		return request, true
 	}
-	if p.court.asked[r] == 0 {
-		p.court.asked[r] = p.world.now
+	if p.court.firstRequest[r] == 0 {
+		p.court.firstRequest[r] = p.world.now
 	}
 	wanted := binary.LittleEndian.Uint64(request[36:]) &^ 1
 	return binary.LittleEndian.AppendUint64(request[:36:36], wanted), wanted != 0

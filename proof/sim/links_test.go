@@ -90,7 +90,7 @@ func ejectionOf(t *testing.T, o Options, manner scenario.Manner) (step uint32, s
 				t.Errorf("seed %d: %s is ejected", o.Seed, w.cast.Of(e.Client).Name())
 			}
 			first := w.now
-			for _, at := range w.machines[guilty].process.court.asked {
+			for _, at := range w.machines[guilty].process.court.firstRequest {
 				first = min(first, at)
 			}
 			return w.host.State().Progress.Step, float64(w.now-first) / float64(second), true

@@ -109,11 +109,11 @@ func (p *process) Run(task func() (proceed func())) {
 
 // Signal implements env.Runtime.
 func (p *process) Signal() (wait func(ctx context.Context) error, tell func()) {
-	told := false
+	notified := false
 	var waiting *parking
 	wait = func(ctx context.Context) error {
 		c := ctx.(*taskContext)
-		for !told {
+		for !notified {
 			if !p.alive || p.world.workers.Closing() {
 				return errStopped
 			}
@@ -130,7 +130,7 @@ func (p *process) Signal() (wait func(ctx context.Context) error, tell func()) {
 		return nil
 	}
 	return wait, func() {
-		told = true
+		notified = true
 		if waiting == nil || waiting.done || !p.alive {
 			return
 		}

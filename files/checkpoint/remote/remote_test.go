@@ -215,20 +215,20 @@ func TestUploaderTellsHowFarItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		u := NewUploader(&fakePlace{size: 1000}, "run", dir, discard(), nil)
-		var told []int64
+		var got []int64
 		u.Watch(func(step uint32, done, all int64) {
 			if step != 10 || all != 1000 {
 				t.Errorf("step %d, %d of %d", step, done, all)
 			}
-			told = append(told, done)
+			got = append(got, done)
 		})
 		folder, _, f := save(t, dir, 10)
 		u.Offer(folder, f)
 		if err := u.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if len(told) != 51 || told[0] != 0 || told[50] != 1000 || !slices.IsSorted(told) {
-			t.Errorf("got %v", told)
+		if len(got) != 51 || got[0] != 0 || got[50] != 1000 || !slices.IsSorted(got) {
+			t.Errorf("got %v", got)
 		}
 	})
 }

@@ -48,7 +48,7 @@ type Uploader struct {
 	owner  string // suffix of its stages, unique to this uploader
 	dir    string
 	logger *slog.Logger
-	told   func(f checkpoint.Facts, version string)
+	notify func(f checkpoint.Facts, version string)
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the goroutine has ended
 	wake   chan struct{}
@@ -77,7 +77,7 @@ func NewUploader(place Place, runID, dir string, logger *slog.Logger, uploaded f
 		uploaded = func(checkpoint.Facts, string) {}
 	}
 	u := &Uploader{
-		place: place, runID: runID, owner: ownerOf(place, runID), dir: dir, logger: logger, told: uploaded,
+		place: place, runID: runID, owner: ownerOf(place, runID), dir: dir, logger: logger, notify: uploaded,
 		cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 	u.takeUp()
@@ -249,7 +249,7 @@ func (u *Uploader) upload(ctx context.Context, j job) error {
 		switch {
 		case err == nil:
 			u.logger.Info("uploaded the checkpoint", "step", j.facts.Step, "to", u.place, "version", version, "seconds", int(time.Since(begun).Seconds()))
-			u.told(j.facts, version)
+			u.notify(j.facts, version)
 			return nil
 		case errors.Is(err, errNewer):
 			u.logger.Info("checkpoint not uploaded", "step", j.facts.Step, "why", err)
@@ -297,16 +297,16 @@ func isFinal(err error) bool {
 
 // Watch sets a function that is called after each fiftieth of an upload, from any goroutine. It
 // must not block.
-func (u *Uploader) Watch(told func(step uint32, done, all int64)) {
+func (u *Uploader) Watch(report func(step uint32, done, all int64)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.watch = told
+	u.watch = report
 }
 
 // progress logs the progress of an upload from time to time.
 func (u *Uploader) progress(step uint32) Progress {
 	last := time.Now()
-	told := InParts(func(done, all int64) {
+	report := InParts(func(done, all int64) {
 		u.mu.Lock()
 		watch := u.watch
 		u.mu.Unlock()
@@ -315,7 +315,7 @@ func (u *Uploader) progress(step uint32) Progress {
 		}
 	})
 	return func(done, all int64) {
-		told(done, all)
+		report(done, all)
 		if time.Since(last) >= progressPeriod && all > 0 {
 			last = time.Now()
 			u.logger.Info("uploading", "step", step, "percent", 100*done/all, "MiB", all>>20)

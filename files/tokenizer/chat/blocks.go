@@ -139,13 +139,13 @@ func (p *parser) filterBlock() any {
 
 // escapeBlock reads the tag autoescape.
 func (p *parser) escapeBlock() any {
-	asked, isConstant := p.expression().(constant)
+	requested, isConstant := p.expression().(constant)
 	if !isConstant {
 		panic(p.unsupported("the tag autoescape with a value that is not a constant"))
 	}
 	p.closeBlock()
 	escape := p.escape
-	p.escape = truth(asked.value)
+	p.escape = truth(requested.value)
 	node := escapeNode{escape: p.escape}
 	node.body = p.separate("endautoescape")
 	p.escape = escape

@@ -143,14 +143,14 @@ func (t *Template) firstAnswer(coder *tokenizer.Tokenizer, in Input, ids []int32
 		return 0, fmt.Errorf("%w: cannot find the start of the first answer: %w", ErrTurns, err)
 	}
 	in.AddGenerationPrompt = true
-	asked, err := t.ids(coder, in)
+	prompt, err := t.ids(coder, in)
 	if err != nil {
 		return 0, fmt.Errorf("%w: cannot find the start of the first answer: %w", ErrTurns, err)
 	}
-	if !starts(asked, question) {
+	if !starts(prompt, question) {
 		return 0, fmt.Errorf("%w: cannot find the start of the first answer: the template writes a question differently if an answer follows", ErrTurns)
 	}
-	header := asked[len(question):]
+	header := prompt[len(question):]
 	for at := range ids {
 		if starts(ids[at:], header) {
 			return at + len(header), nil

@@ -37,12 +37,12 @@ type Options struct {
 
 // Runner measures a model. Its methods are safe for concurrent use.
 type Runner struct {
-	options Options
-	tasks   []*task
-	end     context.CancelFunc
-	done    chan struct{}
-	asked   time.Time // when the last question ended; used only by run, like took
-	took    time.Duration
+	options      Options
+	tasks        []*task
+	end          context.CancelFunc
+	done         chan struct{}
+	lastQuestion time.Time // when the last question ended; used only by run, like took
+	took         time.Duration
 
 	mu     sync.Mutex
 	reader *eval.Reader // nil: no model
@@ -165,7 +165,7 @@ func (r *Runner) run(ctx context.Context) {
 		if free {
 			begun := time.Now()
 			r.ask(asking, t, reader, step)
-			r.asked, r.took = time.Now(), time.Since(begun)
+			r.lastQuestion, r.took = time.Now(), time.Since(begun)
 		}
 		r.mu.Lock()
 		r.asking = nil
@@ -205,7 +205,7 @@ func (r *Runner) wait(ctx context.Context) *task {
 // rest returns how long to wait before the load of the processors is checked again, or 0 if a
 // question may be asked now.
 func (r *Runner) rest() time.Duration {
-	rest := crowdedShare*r.took - time.Since(r.asked)
+	rest := crowdedShare*r.took - time.Since(r.lastQuestion)
 	if rest <= 0 || r.options.Crowded == nil || !r.options.Crowded() {
 		return 0
 	}

@@ -92,19 +92,19 @@ type look struct {
 
 // attempt is a request for one range to one holder.
 type attempt struct {
-	holder  *holderState
-	span    span
-	started time.Time
-	bulk    bool // on a bulk connection
-	cancel  context.CancelCauseFunc
-	asked   atomic.Int64  // nanoseconds from started until the request was sent; 0: not yet
-	arrived atomic.Uint64 // bytes of the response, verified or not
-	done    atomic.Uint64 // bytes verified
-	waited  time.Duration // wait for the first byte; 0: none came. Valid when the attempt is in results
-	moved   time.Time     // when the request was sent, or when arrived last grew; owned by the download
-	first   time.Time     // when arrived first grew; owned by the download
-	seen    uint64        // value of arrived at the last check; owned by the download
-	err     error         // valid when the attempt is in results
+	holder         *holderState
+	span           span
+	started        time.Time
+	bulk           bool // on a bulk connection
+	cancel         context.CancelCauseFunc
+	requestedAfter atomic.Int64  // nanoseconds from started until the request was sent; 0: not yet
+	arrived        atomic.Uint64 // bytes of the response, verified or not
+	done           atomic.Uint64 // bytes verified
+	waited         time.Duration // wait for the first byte; 0: none came. Valid when the attempt is in results
+	moved          time.Time     // when the request was sent, or when arrived last grew; owned by the download
+	first          time.Time     // when arrived first grew; owned by the download
+	seen           uint64        // value of arrived at the last check; owned by the download
+	err            error         // valid when the attempt is in results
 }
 
 func newDownload(n *p2p.Node, s *Store, into *partial, holders []identity.ID) *download {
@@ -248,7 +248,7 @@ func (d *download) transfer(ctx context.Context, a *attempt) error {
 	defer note()
 	from := source{
 		node: d.node, holder: a.holder.id, hash: p.key.hash, bulk: a.bulk,
-		asked:   func() { a.asked.Store(max(int64(time.Since(a.started)), 1)) },
+		asked:   func() { a.requestedAfter.Store(max(int64(time.Since(a.started)), 1)) },
 		arrived: func(n int) { a.arrived.Add(uint64(n)) },
 	}
 	return from.read(ctx, p.key.size, a.span,
@@ -376,7 +376,7 @@ func (d *download) watch() {
 			}
 			a.seen, a.moved = arrived, now
 		} else if a.seen == 0 {
-			a.moved = a.started.Add(time.Duration(a.asked.Load()))
+			a.moved = a.started.Add(time.Duration(a.requestedAfter.Load()))
 		}
 	}
 	for a := range d.active {
@@ -409,7 +409,7 @@ func (d *download) watch() {
 // connection needs before it can send a request do not count as silence. A holder that was silent is
 // asked again if no other is left, and then has more time.
 func (d *download) isSilent(a *attempt, still time.Duration) bool {
-	return a.seen == 0 && !a.holder.isLate() && a.asked.Load() > 0 && still >= d.s.holders.answerTimeout() &&
+	return a.seen == 0 && !a.holder.isLate() && a.requestedAfter.Load() > 0 && still >= d.s.holders.answerTimeout() &&
 		slices.ContainsFunc(d.holders, func(h *holderState) bool { return h != a.holder && !h.out && !h.silent })
 }
 

@@ -41,7 +41,7 @@ func watched(node *p2p.Node, pending []span, holders []*holderState, trials ...t
 		}
 		a.done.Store(t.seen)
 		if t.asked > 0 {
-			a.asked.Store(int64(t.begun - t.asked))
+			a.requestedAfter.Store(int64(t.begun - t.asked))
 		}
 		t.holder.active++
 		d.active[a] = struct{}{}

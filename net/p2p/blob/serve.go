@@ -115,17 +115,17 @@ func (s *Store) serve(r io.Reader, w io.Writer) error {
 	if _, err := io.ReadFull(r, raw[:]); err != nil {
 		return fmt.Errorf("read blob request: %w", err)
 	}
-	asked, err := decodeRequest(raw[:])
+	request, err := decodeRequest(raw[:])
 	if err != nil {
 		return err
 	}
-	held, err := s.open(asked.hash)
+	held, err := s.open(request.hash)
 	if err != nil {
 		_, err := w.Write([]byte{statusNotHeld})
 		return err
 	}
 	defer held.close()
-	part, ok := asked.within(held.size)
+	part, ok := request.within(held.size)
 	if !ok {
 		_, err := w.Write([]byte{statusRange})
 		return err
@@ -136,7 +136,7 @@ func (s *Store) serve(r io.Reader, w io.Writer) error {
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("send blob %s: %w", asked.hash.short(), err)
+		return fmt.Errorf("send blob %s: %w", request.hash.short(), err)
 	}
 	return nil
 }

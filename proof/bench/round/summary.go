@@ -122,16 +122,16 @@ func (s span) with(from, to time.Time) span {
 
 // notTold finds the parts that no client reports, whose time is in another part.
 func (s *summary) notTold(clients []*clientRecord, host *hostRecord) {
-	told := map[string]bool{partCommit: len(host.commits) > 0}
+	logged := map[string]bool{partCommit: len(host.commits) > 0}
 	for _, c := range clients {
-		told[partGossip] = told[partGossip] || c.heard
-		told[partFetch] = told[partFetch] || c.heard
+		logged[partGossip] = logged[partGossip] || c.heard
+		logged[partFetch] = logged[partFetch] || c.heard
 		for part := range c.kinds {
-			told[part] = true
+			logged[part] = true
 		}
 	}
 	for _, part := range []string{partDecode, partEncode, partGossip, partFetch, partCommit} {
-		if !told[part] {
+		if !logged[part] {
 			s.NotTold = append(s.NotTold, part)
 			delete(s.Parts, part)
 		}

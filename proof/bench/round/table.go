@@ -39,7 +39,7 @@ func (s summary) partCells() []string {
 	var cells []string
 	for _, part := range parts {
 		cell := absent
-		if f, told := s.Parts[part]; told {
+		if f, logged := s.Parts[part]; logged {
 			cell = fmt.Sprintf("%.1f", f.Median)
 		}
 		cells = append(cells, cell)
