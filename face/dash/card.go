@@ -13,20 +13,35 @@ import (
 // tones are the colours of the page's icon, by the state of the run.
 var tones = map[string]string{"good": "#1f9d5b", "warn": "#c27a00", "bad": "#c62f26", "muted": "#6b7688", "": "#2348b8"}
 
-// serveIcon sends the page's icon. The query parameter "tone" selects its colour.
-func serveIcon(w http.ResponseWriter, r *http.Request) {
-	colour, known := tones[r.URL.Query().Get("tone")]
+// icons returns the page's icon in each colour, by tone.
+func icons() (map[string]*file, error) {
 	icon, err := asset("icon.svg")
-	if !known || err != nil {
-		http.Error(w, "tone: want good, warn, bad or muted", http.StatusBadRequest)
-		return
-	}
-	f, err := packed(kinds[".svg"], strings.Replace(icon, tones[""], colour, 1))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return nil, err
 	}
-	f.ServeHTTP(w, r)
+	all := make(map[string]*file, len(tones))
+	for tone, colour := range tones {
+		if all[tone], err = packed(kinds[".svg"], strings.Replace(icon, tones[""], colour, 1)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// servedIcon returns a handler for the page's icon. The query parameter "tone" selects its colour.
+func servedIcon() http.HandlerFunc {
+	all, err := icons()
+	if err != nil {
+		panic("dash: embedded file icon.svg: " + err.Error())
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		icon := all[r.URL.Query().Get("tone")]
+		if icon == nil {
+			http.Error(w, "tone: want good, warn, bad or muted", http.StatusBadRequest)
+			return
+		}
+		icon.ServeHTTP(w, r)
+	}
 }
 
 // serveIndex sends the page with a description for programs that show a preview of its address.
@@ -46,12 +61,30 @@ func (p *Page) serveIndex(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(&meta, "<meta property=\"%s\" content=\"%s\">\n", property[0], html.EscapeString(property[1]))
 	}
 	fmt.Fprintf(&meta, "<meta name=\"description\" content=\"%s\">\n<meta name=\"twitter:card\" content=\"summary_large_image\">\n", html.EscapeString(about))
-	f, err := packed(kinds[".html"], strings.Replace(page, "<link", meta.String()+"<link", 1))
+	var preload strings.Builder // otherwise the browser finds the modules only step by step, which takes several round trips
+	for _, name := range modules {
+		fmt.Fprintf(&preload, "<link rel=\"modulepreload\" href=\"%s\">\n", name)
+	}
+	f, err := p.packIndex(strings.NewReplacer("<link rel=\"icon\"", meta.String()+"<link rel=\"icon\"", "<script", preload.String()+"<script").Replace(page))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	f.ServeHTTP(w, r)
+}
+
+// packIndex compresses the page, unless it is the page of the previous request.
+func (p *Page) packIndex(content string) (*file, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.index != nil && string(p.index.plain) == content {
+		return p.index, nil
+	}
+	f, err := packed(kinds[".html"], content)
+	if err == nil {
+		p.index = f
+	}
+	return f, err
 }
 
 // preview returns the title and the description of the page: of the only run, or of several.

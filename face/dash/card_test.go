@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 )
 
@@ -64,6 +65,22 @@ func TestPreview(t *testing.T) {
 	o.RunID = "second"
 	if several := ask(t, page(t, o, dashtest.Options{RunID: "third", Members: 4, Rounds: 4, RoundsPerEpoch: 4}).URL+"/", nil).body; !strings.Contains(several, `content="Psyche: 2 training runs"`) {
 		t.Errorf("of two runs: %s", several)
+	}
+}
+
+// TestIndexIsKept checks that the page is compressed once until it changes.
+func TestIndexIsKept(t *testing.T) {
+	p := dash.New(func() []dash.Run { return nil }, nil)
+	first, err := dash.PackIndex(p, "a page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := dash.PackIndex(p, "a page")
+	if err != nil || again != first {
+		t.Errorf("%v, or the same page was compressed again", err)
+	}
+	if changed, err := dash.PackIndex(p, "another page"); err != nil || changed == first {
+		t.Errorf("%v, or a changed page is not sent", err)
 	}
 }
 

@@ -6,5 +6,8 @@ type ShownRun = shownRun
 // Answers are the answers of the API, by their names in its description.
 var Answers = map[string]any{"Runs": shownRuns{}, "Run": shownRun{}, "Events": shownEvents{}}
 
+// PackIndex returns the compressed page, which a second call with the same content does not compress again.
+var PackIndex = (*Page).packIndex
+
 // ReadVerifier reads the files of a verifier.
 var ReadVerifier = readVerifier

@@ -53,6 +53,7 @@ type Page struct {
 
 	mu      sync.Mutex
 	answers map[string]*answer
+	index   *file // the newest; nil: none yet
 }
 
 // answer is a cached description.
@@ -73,7 +74,7 @@ func New(runs func() []Run, verifier *Verifier) *Page {
 	p.mux.HandleFunc("GET /api/qr", p.serveQR)
 	p.mux.Handle("GET /api/openapi.json", served("openapi.json"))
 	p.mux.HandleFunc("GET /{$}", p.serveIndex)
-	p.mux.HandleFunc("GET /icon.svg", serveIcon)
+	p.mux.HandleFunc("GET /icon.svg", servedIcon())
 	for _, name := range append(slices.Clone(modules), "colours.css", "style.css", "card.png") {
 		p.mux.Handle("GET /"+name, served(name))
 	}
