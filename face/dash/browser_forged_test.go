@@ -202,7 +202,12 @@ func (g *growing) inCourt(t *testing.T) (entries int, now time.Time) {
 // freeze stops the clock and the polling of all later pages of a browser.
 func (b *browser) freeze(t *testing.T, now time.Time) {
 	t.Helper()
-	script := fmt.Sprintf(`Date.now = () => %d; Object.defineProperty(document, "hidden", { value: true });`, now.UnixMilli())
+	b.onNewPages(t, fmt.Sprintf(`Date.now = () => %d; Object.defineProperty(document, "hidden", { value: true });`, now.UnixMilli()))
+}
+
+// onNewPages runs a script at the beginning of all later pages of a browser.
+func (b *browser) onNewPages(t *testing.T, script string) {
+	t.Helper()
 	if _, err := chromedp.Call(b.ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
 		t.Fatal(err)
 	}

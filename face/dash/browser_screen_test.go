@@ -99,7 +99,7 @@ func TestFirstScreen(t *testing.T) {
 				if got := b.text(t, `document.querySelectorAll("#tiles > div").length`); number(t, got) > 6 {
 					t.Errorf("%s: the first screen has %s tiles", window.name, got)
 				}
-				b.axe(t)
+				t.Logf("| %s | %s | %s, axe: %s", s.name, window.name, b.text(t, places), b.axe(t))
 			}
 			if said := b.said(); said != "" {
 				t.Errorf("the browser reported errors:\n%s", said)
@@ -107,6 +107,16 @@ func TestFirstScreen(t *testing.T) {
 		})
 	}
 }
+
+// places returns the vertical positions of the most important parts, and the size of all fetched files after compression with gzip.
+const places = `(async () => {
+  const at = (name, part) => { const e = [...document.querySelectorAll(part)].find((e) => e.checkVisibility()), r = e && e.getBoundingClientRect(); return name + (r ? " " + Math.round(r.top) + " to " + Math.round(r.bottom) : " –"); };
+  let bytes = 0;
+  for (const address of new Set([location.href, ...performance.getEntriesByType("resource").map((e) => e.name)])) {
+    bytes += (await new Response((await fetch(address)).body.pipeThrough(new CompressionStream("gzip"))).arrayBuffer()).byteLength;
+  }
+  return [at("loss", "section.loss svg.chart"), at("banner", ".banner, #calm"), at("invitation", "#run #command"), at("button", "#take-part"), (bytes / 1024).toFixed(0) + " KiB"].join(", ");
+})()`
 
 // answers checks the answers on the first screen.
 func (b *browser) answers(t *testing.T, want answers, window string) {

@@ -487,13 +487,13 @@ func (b *browser) window(t *testing.T, name string) {
 	}
 }
 
-// axe checks that axe-core finds no serious problem.
-func (b *browser) axe(t *testing.T) {
+// axe fails the test if axe-core finds a serious problem, and returns the number of all problems in words.
+func (b *browser) axe(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv(axeVariable)
 	if path == "" {
 		t.Logf("%s names no axe.min.js (npm pack axe-core): accessibility was not checked", axeVariable)
-		return
+		return "not checked"
 	}
 	script, err := os.ReadFile(path)
 	if err != nil {
@@ -512,6 +512,7 @@ func (b *browser) axe(t *testing.T) {
 			t.Logf("axe: %v", v)
 		}
 	}
+	return fmt.Sprintf("%d problems", len(violations))
 }
 
 // picture saves a screenshot of the whole page to the folder of -dash.pictures.
