@@ -132,6 +132,24 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// TestProbation checks that members that know each other have neither audits nor probation, and that strangers have both.
+func TestProbation(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		o := options(t)
+		if o.Open = open; open {
+			o.Friends = 23
+		}
+		must(t, o)
+		run, err := config.LoadState(o.path(stateFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if steps, percent := run.Config.ProbationSteps, run.Config.VerificationPercent; steps > 0 != open || percent > 0 != open {
+			t.Errorf("open %t: a probation of %d rounds, and audits by %d %% of the members", open, steps, percent)
+		}
+	}
+}
+
 // stamps returns the names and times of the prepared files, except files that each call rewrites.
 func stamps(t *testing.T, dir string) (all []string) {
 	t.Helper()
