@@ -115,7 +115,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	given = console.NewAccount(c.RunID, key.ID(), !c.Given())
 	given.Link = c.link
 	seen.events.Watch(given.See)
-	shown.start(t, c.RunID, key.ID(), seen)
+	shown.start(t, c, key.ID(), seen)
 	signals.Last(ctx, shown.close)
 	return c.train(ctx, key, seen, shown)
 }
@@ -166,7 +166,7 @@ func (c *trainCommand) train(ctx context.Context, key identity.Key, seen *observ
 	defer func() { err = errors.Join(err, factory.Close()) }()
 	o := c.memberOptions(network, source)
 	o.Key, o.Backend, o.Data = key, host.Backend, factory.Data()
-	o.NewTrainer, o.CheckRun = leavingLittle(factory.Build), training.checkRun
+	o.NewTrainer, o.CheckRun = leavingLittle(factory.Build), shown.naming(training.checkRun)
 	o.DiskHangs, o.Computes = func() { endWithoutTheDisk(ctx, shown.close) }, release
 	o.Saved, o.Events, o.Logger = uploads.saved(), events, logger
 	node, err := client.New(o)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/face/tui"
+	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/p2pnet"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // display is the terminal display of --logs tui.
@@ -39,12 +42,28 @@ func isTerminal(stream any) bool {
 func (d *display) handler() slog.Handler { return d.Handler(slog.LevelWarn) }
 
 // start starts drawing.
-func (d *display) start(t terminal, runID string, id identity.ID, o *observed) {
+func (d *display) start(t terminal, c *trainCommand, id identity.ID, o *observed) {
 	if d == nil {
 		return
 	}
 	o.events.Watch(d.See)
-	d.Start(os.Stdin, t.Out, tui.ClientOptions{RunID: runID, ID: id.String(), Metrics: o.board.Values, Peers: d.peers})
+	options := tui.ClientOptions{RunID: c.RunID, ID: id.String(), Metrics: o.board.Values, Peers: d.peers}
+	if c.link != "" {
+		options.Command = "psyche-client join " + c.link
+	}
+	d.Start(os.Stdin, t.Out, options)
+}
+
+// naming returns a check of the run's definition that also shows the run's display name.
+func (d *display) naming(check func(context.Context, env.Definition) error) func(context.Context, env.Definition) error {
+	if d == nil {
+		return check
+	}
+	return func(ctx context.Context, definition env.Definition) error {
+		name, _ := config.NameOf(definition.Definition)
+		d.SetName(name)
+		return check(ctx, definition)
+	}
 }
 
 // use makes the display show the peers of a network.

@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/base/privatenet"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/invite"
 )
 
@@ -73,6 +74,11 @@ func (i *invitations) see(state *coordinator.State) {
 	switch {
 	case !waits:
 		return
+	case i.shown != nil:
+		name, _ := config.NameOf(state.Model.Definition)
+		i.shown.SetName(state.RunID, name)
+	}
+	switch {
 	case state.RunState == coordinator.Finished || state.Closed:
 		delete(i.runs, state.RunID)
 		return

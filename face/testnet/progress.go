@@ -30,6 +30,8 @@ const ratedRounds = 10
 // Progress is the progress of the run at one moment.
 type Progress struct {
 	RunID      string
+	Name       string        // display name of the run; empty: none
+	Began      time.Time     // first event of this sitting; zero: none yet
 	State      event.State   // the newest state that any client saw
 	Since      time.Time     // start of its phase; zero: none yet
 	MinClients int           // required for the first epoch
@@ -69,6 +71,7 @@ func (p Progress) NameOf(id string) string {
 type tracker struct {
 	mu         sync.Mutex
 	runID      string
+	runName    string // for display
 	ids        []string
 	totalSteps uint32
 	minClients int
@@ -79,6 +82,7 @@ type tracker struct {
 	clients    map[string]*clientRecord
 	stepEnded  []stepTime // of the newest rounds, oldest first
 	notes      []note
+	began      time.Time         // first event
 	newest     time.Time         // of the events so far
 	tried      map[string]*trial // by accused
 	trials     []event.OpenTrial
@@ -98,7 +102,7 @@ type stepTime struct {
 
 func newTracker(ids []identity.ID, run config.Run) *tracker {
 	t := &tracker{
-		runID: run.RunID, totalSteps: run.Config.TotalSteps, minClients: int(run.Config.InitMinClients), seqLen: uint64(run.Model.MaxSeqLen),
+		runID: run.RunID, runName: run.Model.Name, totalSteps: run.Config.TotalSteps, minClients: int(run.Config.InitMinClients), seqLen: uint64(run.Model.MaxSeqLen),
 		clients: map[string]*clientRecord{}, audits: map[string]int{}, cheats: map[string]*cheating{}, tried: map[string]*trial{},
 	}
 	for _, id := range ids {
@@ -143,6 +147,9 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 	defer t.mu.Unlock()
 	if e.Time.After(t.newest) {
 		t.newest = e.Time
+	}
+	if t.isNews(e) && (t.began.IsZero() || e.Time.Before(t.began)) {
+		t.began = e.Time
 	}
 	if !t.isNews(e) {
 		defer func(notes []note) { t.notes, changed = notes, false }(t.notes)
@@ -320,6 +327,8 @@ func (t *tracker) progressAt(now time.Time, all bool) Progress {
 	defer t.mu.Unlock()
 	p := Progress{
 		RunID:      t.runID,
+		Name:       t.runName,
+		Began:      t.began,
 		State:      t.state,
 		Since:      t.phaseTime,
 		MinClients: t.minClients,

@@ -65,7 +65,7 @@ func claimedOf(step uint32) *event.Claimed {
 }
 
 func (c *Client) screen(width, height int, at time.Time) string {
-	return clientModel{client: c, width: width, height: height, at: at}.View().Content
+	return clientModel{client: c, frame: frame{width: width, height: height, at: at}}.View().Content
 }
 
 // TestScreens compares pictures of several sizes with reviewed pictures.
@@ -103,11 +103,11 @@ func TestScreensFit(t *testing.T) {
 			c.warn(Line{begun, slog.LevelWarn, rapid.String().Draw(t, "text")})
 		}
 		lines := strings.Split(c.screen(width, height, begun), "\n")
-		if len(lines) > max(height, leastHeight) {
+		if len(lines) > max(height, minHeight) {
 			t.Fatalf("%d lines on %d", len(lines), height)
 		}
 		for _, line := range lines {
-			if w := lipgloss.Width(line); w > max(width, leastWidth) {
+			if w := lipgloss.Width(line); w > max(width, minWidth) {
 				t.Fatalf("%d columns on %d: %q", w, width, line)
 			}
 			if strings.ContainsAny(ansi.Strip(line), "\x1b\r\t\a") {
@@ -122,7 +122,7 @@ func TestModel(t *testing.T) {
 	c.signal = func() { interrupted++ }
 	asked := 0
 	c.options.Peers = func() []Peer { asked++; return nil }
-	var m tea.Model = clientModel{client: c, width: 80, height: 24}
+	var m tea.Model = clientModel{client: c, frame: newFrame()}
 	for _, message := range []tea.Msg{
 		tea.WindowSizeMsg{Width: 100, Height: 30}, tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}, tea.KeyPressMsg{Code: 'x', Text: "x"}, tickMsg(begun), nil,
 	} {
@@ -180,8 +180,8 @@ func TestChart(t *testing.T) {
 func TestTrialsAreShown(t *testing.T) {
 	c := member()
 	c.See(event.Event{Time: begun, Body: event.Trial{Accused: "9aBcDeFgHi", Accuser: "83JJ1FKjQv", Fault: "wrong result", What: "the accused is ejected"}})
-	warnings := c.seen.warnings
-	if text := warnings[len(warnings)-1].Text; !strings.Contains(text, "9aBcDe") || !strings.Contains(text, "(wrong result): the accused is ejected") {
+	story := c.seen.story
+	if text := story[len(story)-1].Text; !strings.Contains(text, "9aBcDe") || !strings.Contains(text, "(wrong result): the accused is ejected") {
 		t.Errorf("%q", text)
 	}
 }

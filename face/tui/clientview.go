@@ -8,102 +8,48 @@ import (
 	"time"
 	"unicode"
 
-	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Styles of a display. They add no information, so that a terminal without colour shows everything.
-var (
-	strong = lipgloss.NewStyle().Bold(true)
-	faint  = lipgloss.NewStyle().Faint(true)
-	good   = lipgloss.NewStyle().Foreground(lipgloss.Green)
-	bad    = lipgloss.NewStyle().Foreground(lipgloss.Red)
-)
+// eventsShown is the maximum number of events on a screen.
+const eventsShown = 5
 
-// Minimum size of the layout. A smaller terminal shows a part of it.
-const (
-	leastWidth  = 40
-	leastHeight = 10
-	roomyHeight = 18 // from this height on, the chart is always shown
-	leastChart  = 5  // lines, including its title
-	mostChart   = 12
-)
-
-// render draws everything into a screen of the given size.
-func (s seen) render(width, height int, now time.Time) string {
-	width, height = max(width, leastWidth), max(height, leastHeight)
-	lines := append(s.head(width, now), s.round()...)
-	if text := s.state.Claimed.String(); text != "" && height >= roomyHeight {
-		lines = append(lines, printable(text))
+// layout arranges the data of a client.
+func (s seen) layout(width, height int, now time.Time) layout {
+	charted := height >= roomyHeight && len(s.curve()) > 1
+	l := layout{
+		top:      append(s.head("psyche-client", []string{short(s.id), fmt.Sprintf("epoch %d", s.state.Epoch)}, s.about(), width, now), s.round()...),
+		sections: [][]string{s.holding(width), events(width, s.story, s.warnings), s.judging(width)},
 	}
-	least := 0
-	if len(s.losses) > 1 && height >= roomyHeight {
-		least = leastChart
-	}
-	below, room := fit([][]string{s.holding(width), s.connected(width), s.judging(width), s.warned(width)}, height-len(lines)-least)
-	if drawn := chart(s.losses, width, min(room+least-1, mostChart)); len(drawn) > 0 {
-		lines = append(append(lines, rule("loss", width)), drawn...)
-	}
-	for _, section := range below {
-		lines = append(lines, section...)
-	}
-	return screen(lines, width, height)
-}
-
-// screen truncates lines to the size of the terminal.
-func screen(lines []string, width, height int) string {
-	for i := range lines {
-		lines[i] = ansi.Truncate(lines[i], width, "…")
-	}
-	return strings.Join(lines[:min(len(lines), height)], "\n")
-}
-
-// fit removes lines from sections until they fit, and returns the number of free lines. It first
-// shortens each section from the end, then removes whole sections. It removes the last section
-// last.
-func fit(sections [][]string, room int) (kept [][]string, left int) {
-	for _, section := range sections {
-		room -= len(section)
-	}
-	for i, section := range sections {
-		cut := min(max(0, -room), max(0, len(section)-2))
-		if cut > 0 {
-			section = section[:len(section)-cut]
-		}
-		sections[i], room = section, room+cut
-	}
-	for i, section := range sections {
-		if room < 0 {
-			sections[i], room = nil, room+len(section)
-		}
-	}
-	return sections, room
-}
-
-// rule returns the title of a section.
-func rule(title string, width int) string {
-	return faint.Render("── "+title+" ") + faint.Render(strings.Repeat("─", max(0, width-4-lipgloss.Width(title))))
-}
-
-// head shows the name and the phase of the run.
-func (s seen) head(width int, now time.Time) []string {
-	steps := fmt.Sprintf("step %d", s.state.ShownStep())
-	if total := s.state.TotalSteps; total > 0 {
-		steps += fmt.Sprintf(" of %d", total)
-	}
-	left := strong.Render("psyche-client") + "  run " + printable(s.runID) + "  " + short(s.id)
-	if s.left != "" && s.state.RunState != "Paused" {
-		steps += "  " + s.left
-	}
-	right := steps + fmt.Sprintf("  epoch %d", s.state.Epoch)
-	first := apart(left, right, width)
 	if s.ended != "" {
-		return []string{first, bad.Render(printable(s.ended))}
+		style := good
+		if s.failed {
+			style = bad
+		}
+		l.top[1] = style.Render(printable(s.ended))
 	}
-	return []string{first, phase(s.state, s.since, now) + "  " + s.role()}
+	if text := s.loss(charted); text != "" {
+		l.top = append(l.top, text)
+	}
+	l.losses, l.table = s.curve(), s.memberTable()
+	return l
+}
+
+// curve returns the loss of the run as witnesses claim it, or the loss of the client's own results.
+func (s seen) curve() []point {
+	if len(s.claimed) > 1 {
+		return s.claimed
+	}
+	return s.losses
+}
+
+// about returns this client's role in the run, for the end of a line.
+func (s seen) about() string {
+	if role := s.role(); role != "" {
+		return "  " + role
+	}
+	return ""
 }
 
 // role describes this client's role in the run.
@@ -114,26 +60,25 @@ func (s seen) role() string {
 		return ""
 	case !s.state.IsMember && out.Until > s.state.Epoch:
 		return bad.Render(fmt.Sprintf("ejected until epoch %d", out.Until)) + ": " + printable(out.Reason)
+	case isOver(s.state) || s.state.RunState == waiting:
+		return ""
 	case !s.state.IsMember:
 		return "waiting for the next epoch"
 	case s.state.Probation > 0:
 		return event.OnProbation(s.state.Probation, "your")
-	case !slices.Contains(s.state.Elected, s.id):
+	case s.state.RunState != roundTrain && s.state.RunState != roundWitness || !slices.Contains(s.state.Elected, s.id):
 		return "member"
 	case s.witness.Step == s.state.Step && s.witness.Step > 0:
-		return fmt.Sprintf("member and witness: reported %d of %d results", s.witness.Held, s.witness.Batches)
+		return fmt.Sprintf("witness: reported %d of %d results", s.witness.Held, s.witness.Batches)
 	}
-	return "member and witness: has not reported"
+	return "witness: has not reported"
 }
 
 // round shows the progress of rounds.
 func (s seen) round() []string {
 	members := joined(s.state)
-	switch s.state.RunState {
-	case "Warmup":
-		members += fmt.Sprintf(", %d hold the model", s.state.Ready)
-	case "RoundTrain", "RoundWitness":
-		members += fmt.Sprintf(", %d of %d witnesses reported %s", s.state.Witnesses, s.state.Quorum, bar(s.state.Witnesses, s.state.Quorum, 10))
+	if text := quorum(s.state, 10); text != "" {
+		members += ", " + text
 	}
 	own := "own batch: none yet"
 	if s.trained.Step > 0 {
@@ -146,6 +91,7 @@ func (s seen) round() []string {
 	if s.gradient.Step > 0 {
 		speed += fmt.Sprintf("  rate %.2g  gradient %.3g", s.gradient.LR, s.gradient.Norm)
 	}
+	lines := []string{members, own, speed}
 	counted := ""
 	if s.held.Batches > 0 {
 		counted = fmt.Sprintf("results of step %d: %d of %d here", s.held.Step, s.held.Held, s.held.Batches)
@@ -153,7 +99,10 @@ func (s seen) round() []string {
 	if s.applied.Step > 0 {
 		counted += fmt.Sprintf("  applied step %d: %d counted, %d lost so far", s.applied.Step, s.applied.Counted, s.lost)
 	}
-	return []string{members, own, speed, strings.TrimSpace(counted)}
+	if counted != "" {
+		lines = append(lines, strings.TrimSpace(counted))
+	}
+	return lines
 }
 
 // holding shows the model: its source, checkpoints, uploads and scores.
@@ -167,6 +116,8 @@ func (s seen) holding(width int) []string {
 		lines = append(lines, fmt.Sprintf("downloading step %d: %s", s.arriving.Step, transferred(s.arriving)))
 	case s.arriving.Bytes < s.arriving.Total:
 		lines = append(lines, fmt.Sprintf("%s for step %d: %s", s.arriving.What, s.arriving.Step, transferred(s.arriving)))
+	case s.ready.Source == "held":
+		lines = append(lines, fmt.Sprintf("model of step %d, kept from the epoch before", s.ready.Step))
 	case s.ready.Source != "":
 		lines = append(lines, fmt.Sprintf("model of step %d from %s: %s in %.1f s", s.ready.Step, s.ready.Source, diskspace.Format(s.ready.Bytes), s.ready.Seconds))
 	case s.model > 0:
@@ -190,76 +141,66 @@ func (s seen) holding(width int) []string {
 		}
 		lines = append(lines, printable(text))
 	}
-	if len(lines) == 0 {
-		return nil
-	}
-	return append([]string{rule("model", width)}, lines...)
+	return titled("model", width, lines)
 }
 
-// connected shows peers, those with the most traffic first.
-func (s seen) connected(width int) []string {
-	if len(s.peers) == 0 {
-		return nil
-	}
+// memberTable lists the members of the run: this client with its whole traffic, then peers by falling
+// traffic.
+func (s seen) memberTable() table {
+	t := table{title: "member", columns: []column{{"in", 11}, {"out", 11}, {"received", 9}, {"sent", 9}, {"way", 7}}}
 	peers := slices.Clone(s.peers)
-	slices.SortStableFunc(peers, func(a, b rated) int { return compareRates(b, a) })
-	in, out := 0.0, 0.0
-	for _, p := range peers {
-		in, out = in+p.in, out+p.out
-	}
-	lines := []string{rule(fmt.Sprintf("%d peers, in %s/s, out %s/s", len(peers), diskspace.Format(in), diskspace.Format(out)), width)}
-	for _, p := range peers[:min(len(peers), 5)] {
-		way := "direct"
-		if p.Relayed {
-			way = "relayed"
+	for _, id := range s.listed() {
+		if !slices.ContainsFunc(peers, func(p rated) bool { return p.ID == id }) {
+			peers = append(peers, rated{Peer: Peer{ID: id}, absent: true})
 		}
-		lines = append(lines, fmt.Sprintf("%-8s  in %9s/s  out %9s/s  %9s in, %9s out  %s", short(p.ID), diskspace.Format(p.in), diskspace.Format(p.out), diskspace.Format(p.Received), diskspace.Format(p.Sent), way)+s.names.of(p.ID))
 	}
-	return lines
+	slices.SortStableFunc(peers, s.order)
+	var all rated
+	for _, p := range s.peers {
+		all.in, all.out, all.Received, all.Sent = all.in+p.in, all.out+p.out, all.Received+p.Received, all.Sent+p.Sent
+	}
+	for _, p := range peers {
+		r := s.row(p.ID)
+		r.cells = traffic(p, "direct")
+		switch {
+		case p.ID == s.id:
+			r.claimed, r.cells = r.claimed+" (you)", traffic(all, "all")
+		case p.absent:
+			r.cells = []string{"-", "-", "-", "-", "-"}
+		case p.Relayed:
+			r.cells = traffic(p, "relayed")
+		}
+		t.rows = append(t.rows, r)
+	}
+	return t
 }
 
-func compareRates(a, b rated) int {
-	switch x, y := a.in+a.out, b.in+b.out; {
-	case x < y:
-		return -1
-	case x > y:
+// traffic returns the cells of a row.
+func traffic(p rated, way string) []string {
+	return []string{diskspace.Format(p.in) + "/s", diskspace.Format(p.out) + "/s", diskspace.Format(p.Received), diskspace.Format(p.Sent), way}
+}
+
+// order sorts this client first, then peers by falling traffic.
+func (s seen) order(a, b rated) int {
+	first := func(p rated) int {
+		switch {
+		case p.ID == s.id:
+			return 0
+		case p.absent:
+			return 2
+		}
 		return 1
 	}
-	return strings.Compare(b.ID, a.ID)
-}
-
-// warned shows the last warnings, newest first.
-func (s seen) warned(width int) []string {
-	if len(s.warnings) == 0 {
-		return nil
+	if x, y := first(a), first(b); x != y {
+		return x - y
 	}
-	lines := []string{rule("warnings", width)}
-	newest := slices.Clone(s.warnings[max(0, len(s.warnings)-5):])
-	slices.Reverse(newest)
-	for _, w := range newest {
-		lines = append(lines, faint.Render(w.At.Format(time.TimeOnly))+" "+printable(w.Text))
+	switch x, y := a.in+a.out, b.in+b.out; {
+	case x > y:
+		return -1
+	case x < y:
+		return 1
 	}
-	return lines
-}
-
-// bar draws a progress bar.
-func bar(part, whole, width int) string {
-	full := 0
-	if whole > 0 {
-		full = min(width, width*part/whole)
-	}
-	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
-}
-
-// transferred draws the progress of a transfer.
-func transferred(t event.Transfer) string {
-	return fmt.Sprintf("%s of %s %s", diskspace.Format(t.Bytes), diskspace.Format(t.Total), filled(t, 20))
-}
-
-// filled draws a bar for a transfer.
-func filled(t event.Transfer, width int) string {
-	const parts = 1000 // byte counts may exceed an int
-	return bar(int(parts*min(1, float64(t.Bytes)/float64(max(t.Total, 1)))), parts, width)
+	return strings.Compare(a.ID, b.ID)
 }
 
 // clock formats a duration for people.

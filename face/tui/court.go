@@ -42,6 +42,24 @@ func (c court) ejection(id string) event.Ejected {
 	return event.Ejected{}
 }
 
+// tries reports whether a client is on trial.
+func (c court) tries(id string) bool {
+	return slices.ContainsFunc(c.open, func(t event.OpenTrial) bool { return t.Accused == id })
+}
+
+// section shows open trials and the newest ejections under a title.
+func (c court) section(known func(id string) string, width int) []string {
+	return titled("audits and trials", width, c.lines(known))
+}
+
+// titled puts a title above lines, if there are any.
+func titled(title string, width int, lines []string) []string {
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]string{rule(title, width)}, lines...)
+}
+
 // lines show open trials and the newest ejections. known converts an id to its displayed form.
 func (c court) lines(known func(id string) string) (lines []string) {
 	name := func(id string) string { return printable(known(id)) }
@@ -100,8 +118,5 @@ func (s seen) judging(width int) []string {
 	if len(s.audits) > 0 {
 		lines = append(lines, fmt.Sprintf("own audits: %s; newest of %s, step %d", audited(s.audits), short(s.audit.Trainer), s.audit.Step))
 	}
-	if len(lines) == 0 {
-		return nil
-	}
-	return append([]string{rule("audits and trials", width)}, lines...)
+	return titled("audits and trials", width, lines)
 }

@@ -66,8 +66,8 @@ func TestCourtScreens(t *testing.T) {
 		"client-audits-80x24": busy.screen(80, 24, at), "client-audits-60x14": busy.screen(60, 14, at),
 		"client-ejected-80x24": out.screen(80, 24, at), "client-arrives-80x24": arrives.screen(80, 24, at),
 		"client-downloads-80x24": downloads.screen(80, 24, at),
-		"server-moves-80x24":     serverModel{server: told, width: 80, height: 24, at: at}.render(),
-		"server-trials-80x24":    serverModel{server: hosts, width: 80, height: 24, at: at}.render(),
+		"server-moves-80x24":     serverModel{server: told, frame: frame{width: 80, height: 24, at: at}}.render(),
+		"server-trials-80x24":    serverModel{server: hosts, frame: frame{width: 80, height: 24, at: at}}.render(),
 	} {
 		golden.Compare(t, name+".txt", ansi.Strip(screen)+"\n")
 	}
@@ -98,13 +98,13 @@ func TestCourtScreensFit(t *testing.T) {
 			s.see("quickstart", event.Event{Time: begun, Body: body})
 		}
 		width, height := rapid.IntRange(1, 200).Draw(t, "width"), rapid.IntRange(1, 60).Draw(t, "height")
-		for _, screen := range []string{c.screen(width, height, begun), serverModel{server: s, width: width, height: height, at: begun}.render()} {
+		for _, screen := range []string{c.screen(width, height, begun), serverModel{server: s, frame: frame{width: width, height: height, at: begun}}.render()} {
 			lines := strings.Split(screen, "\n")
-			if len(lines) > max(height, leastHeight) {
+			if len(lines) > max(height, minHeight) {
 				t.Fatalf("%d lines on %d", len(lines), height)
 			}
 			for _, line := range lines {
-				if w := lipgloss.Width(line); w > max(width, leastWidth) || strings.ContainsAny(ansi.Strip(line), "\x1b\r\t\a") {
+				if w := lipgloss.Width(line); w > max(width, minWidth) || strings.ContainsAny(ansi.Strip(line), "\x1b\r\t\a") {
 					t.Fatalf("%d columns on %d: %q", w, width, line)
 				}
 			}

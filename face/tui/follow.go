@@ -8,15 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/psyche-go/psyche/base/meter"
-	"github.com/psyche-go/psyche/face/console"
 	"github.com/psyche-go/psyche/record/event"
 )
 
 // Limits of a display's memory.
 const (
-	lossesKept   = 4096
-	warningsKept = 50
+	lossesKept = 4096
+	linesKept  = 50 // of a log, or of events
 )
 
 // Peer is a connected member with the traffic of its connection.
@@ -43,27 +41,25 @@ type point struct {
 type rated struct {
 	Peer
 	in, out float64
+	absent  bool // there is no connection
 }
 
 // seen is everything that a client's display shows, computed from events.
 type seen struct {
 	newest
-	runID, id string
-	state     event.State
-	since     time.Time // start of the phase
-	losses    []point
+	run
+	id        string  // key of the client
+	losses    []point // of its results
 	lost      int
 	model     uint64         // bytes of received models
 	arriving  event.Transfer // of the model
 	uploading event.Transfer
-	court     court
 	audits    map[string]int // by this client, by result
 	evaluated map[string]event.Evaluated
-	ended     string
-	left      string // remaining time; empty: unknown
+	ended     string // how the run or the client ended; empty: it runs
+	failed    bool
 	metrics   map[string]float64
 	peers     []rated
-	names     names
 	warnings  []Line
 }
 
@@ -108,10 +104,9 @@ func (n *newest) see(body event.Body) {
 
 // follower collects the data of the display. Its methods never wait for the terminal.
 type follower struct {
-	mu    sync.Mutex
-	seen  seen
-	pace  console.Pace
-	asked time.Time // time of the last peer count
+	mu        sync.Mutex
+	seen      seen
+	countedAt time.Time // time of the last peer count
 }
 
 // See processes an event. It is an argument for event.Log's Watch.
@@ -119,17 +114,12 @@ func (f *follower) See(e event.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := &f.seen
-	s.see(e.Body)
+	s.newest.see(e.Body)
+	s.run.see(e)
 	if text := warningOf(e.Body); text != "" {
 		f.warn(Line{e.Time, slog.LevelWarn, text})
 	}
 	switch body := e.Body.(type) {
-	case event.State:
-		if body.RunState != s.state.RunState || body.Step != s.state.Step && body.RunState != "WaitingForMembers" {
-			s.since = e.Time
-		}
-		s.state = body
-		f.pace.See(e.Time, body)
 	case event.Trained:
 		if loss := float64(body.Loss); !math.IsNaN(loss) && !math.IsInf(loss, 0) {
 			s.losses = append(s.losses, point{body.Step, loss})
@@ -153,10 +143,6 @@ func (f *follower) See(e event.Event) {
 			s.evaluated = map[string]event.Evaluated{}
 		}
 		s.evaluated[body.Task] = body
-	case event.Trials, event.Ejected:
-		s.court.see(body)
-	case event.Named:
-		s.names = s.names.with(body)
 	case event.Audit:
 		s.audits = maps.Clone(s.audits)
 		if s.audits == nil {
@@ -166,7 +152,7 @@ func (f *follower) See(e event.Event) {
 	case event.Finished:
 		s.ended = "the run is finished"
 	case event.Failed:
-		s.ended = body.Error
+		s.ended, s.failed = body.Error, true
 	}
 }
 
@@ -179,8 +165,6 @@ func warningOf(body event.Body) string {
 		return short(body.Peer) + " " + body.Fault + ": " + body.Detail
 	case event.Accused:
 		return "accused " + short(body.Client) + " (" + body.Fault + "): " + body.Detail
-	case event.Trial:
-		return "trial of " + short(body.Accused) + ", accused by " + short(body.Accuser) + " (" + body.Fault + "): " + body.What
 	}
 	return ""
 }
@@ -195,14 +179,14 @@ func (f *follower) take(line Line) {
 // warn adds a line to the displayed warnings.
 func (f *follower) warn(line Line) {
 	f.seen.warnings = append(f.seen.warnings, line)
-	f.seen.warnings = f.seen.warnings[max(0, len(f.seen.warnings)-warningsKept):]
+	f.seen.warnings = f.seen.warnings[max(0, len(f.seen.warnings)-linesKept):]
 }
 
 // count computes the rates of peers from their byte counts.
 func (f *follower) count(peers []Peer, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	took := now.Sub(f.asked).Seconds()
+	took := now.Sub(f.countedAt).Seconds()
 	before := map[string]rated{}
 	for _, p := range f.seen.peers {
 		before[p.ID] = p
@@ -216,7 +200,7 @@ func (f *follower) count(peers []Peer, now time.Time) {
 			next[i].in = old.in + weight*(float64(p.Received-old.Received)/took-old.in)
 		}
 	}
-	f.seen.peers, f.asked = next, now
+	f.seen.peers, f.countedAt = next, now
 }
 
 // now returns the data to show.
@@ -224,11 +208,7 @@ func (f *follower) now() seen {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.seen
-	if total := s.state.TotalSteps; total > 0 && s.state.Step > 0 && s.state.Step <= total {
-		if likely, _, _ := f.pace.Left(total - s.state.Step + 1); likely > 0 {
-			s.left = meter.Span(likely) + " left"
-		}
-	}
+	s.run = f.seen.copied()
 	s.losses, s.peers, s.warnings = slices.Clone(s.losses), slices.Clone(s.peers), slices.Clone(s.warnings)
 	return s
 }

@@ -2,48 +2,88 @@ package tui
 
 import (
 	"fmt"
-	"strings"
-	"time"
+	"slices"
 
-	"charm.land/lipgloss/v2"
-
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// phaseName describes a phase.
-func phaseName(state string) string {
-	switch state {
-	case "":
-		return "starting"
-	case "WaitingForMembers":
-		return "waiting for members"
-	case "Warmup":
-		return "members load the model"
-	case "RoundTrain":
-		return "training"
-	case "RoundWitness":
-		return "witnesses report"
-	case "Cooldown":
-		return "taking the checkpoint"
-	default:
-		return strings.ToLower(state)
-	}
+// Phases of a run by their names in events.
+var (
+	waiting      = coordinator.WaitingForMembers.String()
+	warmup       = coordinator.Warmup.String()
+	roundTrain   = coordinator.RoundTrain.String()
+	roundWitness = coordinator.RoundWitness.String()
+	cooldown     = coordinator.Cooldown.String()
+	paused       = coordinator.Paused.String()
+	finished     = coordinator.Finished.String()
+)
+
+func isOver(state event.State) bool { return state.RunState == finished }
+
+// missing returns the number of members that the next epoch waits for.
+func missing(state event.State) int { return max(0, state.Needed-state.Pending) }
+
+// inEpoch reports whether the members of a state take part in an epoch.
+func inEpoch(state event.State) bool {
+	return slices.Contains([]string{warmup, roundTrain, roundWitness, cooldown}, state.RunState)
 }
 
-// phase describes the phase of a state, with its duration so far and its maximum duration.
-func phase(state event.State, since, now time.Time) string {
-	text := good.Render(phaseName(state.RunState))
-	if since.IsZero() {
-		return text
+// words describes a state for people, as the page does.
+func words(state event.State) string {
+	rounds := fmt.Sprintf("round %d of %d", state.ShownStep(), state.TotalSteps)
+	switch state.RunState {
+	case "":
+		return "starting"
+	case waiting:
+		if n := missing(state); n > 0 {
+			return "waiting for " + counted(n, "more member")
+		}
+		return "starting: enough members have joined"
+	case warmup:
+		return "getting ready: members load the model"
+	case roundTrain:
+		return "training, " + rounds
+	case roundWitness:
+		return "training, " + rounds + ": witnesses report"
+	case cooldown:
+		return "saving the model of " + rounds
+	case paused:
+		if state.ShownStep() == 0 {
+			return "paused before the first round"
+		}
+		return "paused after " + rounds
+	case finished:
+		return "finished"
 	}
-	text += "  " + clock(now.Sub(since))
-	if state.Limit > 0 {
-		text += " of at most " + clock(time.Duration(state.Limit*float64(time.Second)))
+	return "starting"
+}
+
+// brief describes a phase in a word or two, for lists of runs.
+func brief(state event.State) string {
+	switch state.RunState {
+	case waiting:
+		return "waiting"
+	case warmup:
+		return "getting ready"
+	case roundTrain, roundWitness:
+		return "training"
+	case cooldown:
+		return "saving"
+	case paused:
+		return "paused"
+	case finished:
+		return "finished"
 	}
-	if state.Pausing {
-		text += ", pauses at the end of the epoch"
+	return "starting"
+}
+
+// counted formats a number of things.
+func counted(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
 	}
-	return text
+	return fmt.Sprintf("%d %ss", n, one)
 }
 
 // joined describes the members of the epoch, or the clients that the next epoch waits for.
@@ -51,22 +91,36 @@ func joined(state event.State) string {
 	if state.Needed > 0 {
 		return fmt.Sprintf("%d of %d needed members", state.Pending, state.Needed)
 	}
-	return fmt.Sprintf("%d members, %d waiting", len(state.Members), state.Pending)
+	return fmt.Sprintf("%s, %d waiting", counted(len(state.Members), "member"), state.Pending)
 }
 
 // quorum draws how many members have done what the phase waits for. It is empty if the phase only
 // waits for time.
 func quorum(state event.State, width int) string {
 	switch state.RunState {
-	case "Warmup":
+	case warmup:
 		return fmt.Sprintf("%d of %d members hold the model %s", state.Ready, len(state.Members), bar(state.Ready, len(state.Members), width))
-	case "RoundTrain", "RoundWitness":
+	case roundTrain, roundWitness:
 		return fmt.Sprintf("%d of %d witnesses reported %s", state.Witnesses, state.Quorum, bar(state.Witnesses, state.Quorum, width))
 	}
 	return ""
 }
 
-// apart puts two texts at the ends of a line.
-func apart(left, right string, width int) string {
-	return left + strings.Repeat(" ", max(2, width-lipgloss.Width(left)-lipgloss.Width(right))) + right
+// roleOf describes what a member does, for tables of members.
+func roleOf(state event.State, c court, id string) string {
+	switch {
+	case c.tries(id):
+		return "on trial"
+	case !slices.Contains(state.Members, id):
+		return "waits"
+	case slices.Contains(state.Uncounted, id):
+		return "not counted yet"
+	case slices.Contains(state.Idle, id):
+		return "audits"
+	case state.RunState == roundTrain || state.RunState == roundWitness:
+		return "trains"
+	case isOver(state):
+		return "took part"
+	}
+	return "takes part"
 }

@@ -27,20 +27,14 @@ type Moving struct {
 
 // hosted is the displayed data of a run of the server.
 type hosted struct {
-	runID   string
-	state   event.State
-	court   court
-	names   names
-	since   time.Time // start of the phase
-	commit  float64   // duration of the newest commit, in seconds
+	run
+	commit  float64 // duration of the newest commit, in seconds
 	journal uint64
 	begun   uint64 // first known size of the journal in bytes
 	looked  time.Time
 	moving  []Moving
+	command string // that joins the run; empty: unknown
 }
-
-// over reports whether the run is finished, so that clients cannot join.
-func (h hosted) over() bool { return h.state.RunState == "Finished" }
 
 // grows returns the growth of the journal per minute.
 func (h hosted) grows(now time.Time) float64 {
@@ -61,7 +55,7 @@ type Server struct {
 	title string
 	runs  []hosted
 	lines []Line
-	joins map[string]string // commands that join runs, by run
+	early map[string]hosted // names and commands of runs whose logs are not open yet, by run
 }
 
 // SetTitle sets the title, which identifies the server.
@@ -71,28 +65,45 @@ func (s *Server) SetTitle(title string) {
 	s.title = title
 }
 
-// Invite sets the command that joins a run.
-func (s *Server) Invite(runID, command string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.joins == nil {
-		s.joins = map[string]string{}
-	}
-	s.joins[runID] = command
+// SetName sets the display name of a run.
+func (s *Server) SetName(runID, name string) {
+	s.set(runID, func(h *hosted) { h.name = name })
 }
 
-// command returns the command that joins a run, or "" if it is unknown.
-func (s *Server) command(runID string) string {
+// Invite sets the command that joins a run.
+func (s *Server) Invite(runID, command string) {
+	s.set(runID, func(h *hosted) { h.command = command })
+}
+
+// set changes the data of a run, also before its log is open.
+func (s *Server) set(runID string, change func(*hosted)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.joins[runID]
+	if i := s.index(runID); i >= 0 {
+		change(&s.runs[i])
+		return
+	}
+	if s.early == nil {
+		s.early = map[string]hosted{}
+	}
+	h := s.early[runID]
+	change(&h)
+	s.early[runID] = h
+}
+
+// index returns the place of a run in the list, or -1. s.mu is locked.
+func (s *Server) index(runID string) int {
+	return slices.IndexFunc(s.runs, func(h hosted) bool { return h.runID == runID })
 }
 
 // Watch follows the event log of a run.
 func (s *Server) Watch(runID string, events *event.Log) {
 	s.mu.Lock()
-	if !slices.ContainsFunc(s.runs, func(h hosted) bool { return h.runID == runID }) {
-		s.runs = append(s.runs, hosted{runID: runID})
+	if s.index(runID) < 0 {
+		h := s.early[runID]
+		h.runID = runID
+		s.runs = append(s.runs, h)
+		delete(s.early, runID)
 	}
 	s.mu.Unlock() // an event handler may wait for s.mu while it holds the log's lock
 	events.Watch(func(e event.Event) { s.see(runID, e) })
@@ -101,21 +112,10 @@ func (s *Server) Watch(runID string, events *event.Log) {
 func (s *Server) see(runID string, e event.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := &s.runs[slices.IndexFunc(s.runs, func(h hosted) bool { return h.runID == runID })]
-	switch body := e.Body.(type) {
-	case event.State:
-		if body.RunState != h.state.RunState || body.Step != h.state.Step && body.RunState != "WaitingForMembers" {
-			h.since = e.Time
-		}
-		h.state = body
-	case event.Trials, event.Ejected:
-		h.court.see(body)
-	case event.Named:
-		h.names = h.names.with(body)
-	case event.Span:
-		if body.Part == event.SpanCommit {
-			h.commit = body.Seconds
-		}
+	h := &s.runs[s.index(runID)]
+	h.see(e)
+	if span, ok := e.Body.(event.Span); ok && span.Part == event.SpanCommit {
+		h.commit = span.Seconds
 	}
 }
 
@@ -125,7 +125,7 @@ func (s *Server) Handler(level slog.Leveler) slog.Handler {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.lines = append(s.lines, line)
-		s.lines = s.lines[max(0, len(s.lines)-warningsKept):]
+		s.lines = s.lines[max(0, len(s.lines)-linesKept):]
 	}, level: level}
 }
 
@@ -139,7 +139,7 @@ func (s *Server) Lines() []Line {
 // Start starts drawing on a terminal.
 func (s *Server) Start(in io.Reader, out io.Writer, o ServerOptions) {
 	s.options = o
-	s.start(serverModel{server: s, width: 80, height: 24}, in, out)
+	s.start(serverModel{server: s, frame: newFrame()}, in, out)
 }
 
 // look updates the sizes of journals.
@@ -170,13 +170,26 @@ func (s *Server) move(moving map[string][]Moving) {
 
 // serverModel is the display's state in the sense of the Elm architecture.
 type serverModel struct {
-	server        *Server
-	width, height int
-	at            time.Time
-	chosen        int    // index of the selected run
-	asking        string // run that may be paused or resumed; empty: no question is open
-	answer        string // result of the last key
-	inviting      bool   // the screen shows only the command that joins the run
+	server *Server
+	frame
+	chosen int    // index of the selected run
+	asking string // run that may be paused or resumed; empty: no question is open
+	answer string // result of the last key
+}
+
+// manual describes the keys of a server.
+func (m serverModel) manual(runs []hosted) manual {
+	keys := manual{leave: "end the server and its runs", asks: true, signs: [][2]string{{"*", "a witness of the round"}, {"not counted yet", "on probation, or the member's optimizer warms up"}}}
+	if m.chosen < len(runs) {
+		keys.link, keys.lost = runs[m.chosen].command, "This run has no invite link."
+	}
+	if m.server.options.Pause != nil {
+		keys.keys = append(keys.keys, [2]string{"p", "pause or continue"})
+	}
+	if len(runs) > 1 {
+		keys.keys = append(keys.keys, [2]string{"up, down", "choose a run"})
+	}
+	return keys
 }
 
 // pausedMsg is the result of a pause.
@@ -187,15 +200,19 @@ func (m serverModel) Init() tea.Cmd { return tick() }
 
 // Update implements tea.Model.
 func (m serverModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+	key, pressed := message.(tea.KeyPressMsg)
+	if pressed && m.asking != "" && key.String() != "ctrl+c" {
+		return m.reply(key.String())
+	}
+	if m.update(message, &m.server.terminal, m.manual(m.server.now())) {
+		return m, nil
+	}
 	switch message := message.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = message.Width, message.Height
 	case tea.KeyPressMsg:
-		return m.press(message.String())
+		m.choose(message.String(), m.server.now())
 	case pausedMsg:
 		m.answer = message.text
 	case tickMsg:
-		m.at = time.Time(message)
 		if m.server.options.Journals != nil {
 			m.server.look(m.server.options.Journals(), m.at)
 		}
@@ -207,31 +224,27 @@ func (m serverModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// press handles a key.
-func (m serverModel) press(key string) (tea.Model, tea.Cmd) {
-	runs := m.server.now()
+// reply handles the answer to an open question.
+func (m serverModel) reply(key string) (tea.Model, tea.Cmd) {
+	run := m.asking
+	m.asking = ""
+	if key == "y" {
+		return m, m.pause(run, m.server.now())
+	}
+	m.answer = "nothing was changed"
+	return m, nil
+}
+
+// choose handles the keys that other displays do not have.
+func (m *serverModel) choose(key string, runs []hosted) {
 	switch {
-	case key == "ctrl+c":
-		m.server.interrupt()
-	case m.inviting:
-		m.inviting = false
-	case m.asking != "":
-		run := m.asking
-		m.asking = ""
-		if key == "y" {
-			return m, m.pause(run, runs)
-		}
-		m.answer = "nothing was changed"
 	case key == "up":
 		m.chosen = max(0, m.chosen-1)
 	case key == "down":
 		m.chosen = max(0, min(len(runs)-1, m.chosen+1))
-	case key == "l":
-		m.inviting = m.chosen < len(runs) && m.server.command(runs[m.chosen].runID) != ""
 	case key == "p" && m.chosen < len(runs) && m.server.options.Pause != nil:
 		m.asking, m.answer = runs[m.chosen].runID, ""
 	}
-	return m, nil
 }
 
 // pause pauses a run, or resumes it if it is paused.
@@ -240,12 +253,12 @@ func (m serverModel) pause(runID string, runs []hosted) tea.Cmd {
 	if i < 0 {
 		return nil
 	}
-	paused := runs[i].state.RunState != "Paused"
+	pauses := runs[i].state.RunState != paused
 	return func() tea.Msg {
-		if err := m.server.options.Pause(runID, paused); err != nil {
+		if err := m.server.options.Pause(runID, pauses); err != nil {
 			return pausedMsg{err.Error()}
 		}
-		if paused {
+		if pauses {
 			return pausedMsg{"run " + runID + " pauses as soon as its epoch allows"}
 		}
 		return pausedMsg{"run " + runID + " continues"}
@@ -264,5 +277,9 @@ func (m serverModel) View() tea.View {
 func (s *Server) now() []hosted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.runs)
+	runs := slices.Clone(s.runs)
+	for i := range runs {
+		runs[i].run = runs[i].copied()
+	}
+	return runs
 }

@@ -59,31 +59,39 @@ func host(t *testing.T) *Server {
 func TestServerScreens(t *testing.T) {
 	at := begun.Add(time.Minute)
 	for name, m := range map[string]serverModel{
-		"server-80x24":     {width: 80, height: 24},
-		"server-120x40":    {width: 120, height: 40, chosen: 1},
-		"server-40x10":     {width: 40, height: 10, chosen: 2},
-		"server-asks":      {width: 80, height: 12, asking: "quickstart"},
-		"server-asks-back": {width: 80, height: 12, asking: "third", chosen: 2},
+		"server-80x24":     {frame: frame{width: 80, height: 24}},
+		"server-120x40":    {frame: frame{width: 120, height: 40}, chosen: 1},
+		"server-40x10":     {frame: frame{width: 40, height: 10}, chosen: 2},
+		"server-asks":      {frame: frame{width: 80, height: 12}, asking: "quickstart"},
+		"server-asks-back": {frame: frame{width: 80, height: 24}, asking: "third", chosen: 2},
 	} {
 		m.server, m.at = host(t), at
 		golden.Compare(t, name+".txt", ansi.Strip(m.render())+"\n")
 	}
-	golden.Compare(t, "server-empty.txt", ansi.Strip(serverModel{server: &Server{}, width: 80, height: 24}.render())+"\n")
+	golden.Compare(t, "server-empty.txt", ansi.Strip(serverModel{server: &Server{}, frame: newFrame()}.render())+"\n")
+	alone := host(t)
+	alone.SetName("quickstart", "The quick brown fox")
+	for _, name := range []event.Named{{Client: "2VnaQYyoCd", Name: "Ada"}, {Client: "9aBcDeFgHi", Name: "Grace"}} {
+		alone.see("quickstart", event.Event{Time: begun, Body: name})
+	}
+	alone.runs = alone.runs[:1]
+	alone.runs[0].state.Uncounted, alone.runs[0].state.Idle = []string{"9aBcDeFgHi"}, []string{"4kLmNoPqRs"}
+	golden.Compare(t, "server-alone-80x24.txt", ansi.Strip(serverModel{server: alone, frame: frame{width: 80, height: 24, at: at}}.render())+"\n")
 }
 
 func TestServerScreensFit(t *testing.T) {
 	s := host(t)
 	rapid.Check(t, func(t *rapid.T) {
 		m := serverModel{
-			server: s, width: rapid.IntRange(1, 200).Draw(t, "width"), height: rapid.IntRange(1, 60).Draw(t, "height"),
-			chosen: rapid.IntRange(0, 5).Draw(t, "chosen"), answer: rapid.String().Draw(t, "answer"), at: begun,
+			server: s, frame: frame{width: rapid.IntRange(1, 200).Draw(t, "width"), height: rapid.IntRange(1, 60).Draw(t, "height"), at: begun, page: page(rapid.IntRange(0, 3).Draw(t, "page"))},
+			chosen: rapid.IntRange(0, 5).Draw(t, "chosen"), answer: rapid.String().Draw(t, "answer"),
 		}
 		lines := strings.Split(m.render(), "\n")
-		if len(lines) > max(m.height, leastHeight) {
+		if len(lines) > max(m.height, minHeight) {
 			t.Fatalf("%d lines on %d", len(lines), m.height)
 		}
 		for _, line := range lines {
-			if w := lipgloss.Width(line); w > max(m.width, leastWidth) {
+			if w := lipgloss.Width(line); w > max(m.width, minWidth) {
 				t.Fatalf("%d columns on %d: %q", w, m.width, line)
 			}
 		}
@@ -103,7 +111,7 @@ func TestPauseAsksFirst(t *testing.T) {
 		}
 		return nil
 	}
-	var m tea.Model = serverModel{server: s, width: 80, height: 24}
+	var m tea.Model = serverModel{server: s, frame: newFrame()}
 	press := func(keys ...string) string {
 		for _, key := range keys {
 			message := tea.KeyPressMsg{Code: rune(key[0]), Text: key}
@@ -144,34 +152,5 @@ func TestPauseAsksFirst(t *testing.T) {
 	m, _ = m.Update(tea.WindowSizeMsg{Width: 99, Height: 31})
 	if got := m.(serverModel); got.width != 99 || !got.at.Equal(begun) {
 		t.Errorf("%+v", got)
-	}
-}
-
-// TestInviteIsComplete checks that the command that joins a run is on the screen in full, for wide and narrow screens, and
-// that a key shows it on a screen that is too small for everything else.
-func TestInviteIsComplete(t *testing.T) {
-	command := "psyche-client join 'psyche://192.0.2.7:39405/quickstart?key=83JJ1FKjQvKk8bZK3yW2WmS7v4kqL6nDgYzHn1cVd9sT&genesis=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'"
-	s := host(t)
-	s.Invite("quickstart", command)
-	shows := func(m tea.Model) bool {
-		lines := strings.Split(ansi.Strip(m.(serverModel).render()), "\n")
-		return strings.Contains(strings.Join(lines, ""), command)
-	}
-	for _, size := range [][2]int{{80, 24}, {120, 40}, {50, 18}} {
-		if m := (serverModel{server: s, width: size[0], height: size[1]}); !shows(m) {
-			t.Errorf("%v: not in\n%s", size, m.render())
-		}
-	}
-	var m tea.Model = serverModel{server: s, width: 40, height: 10}
-	press := func() { m, _ = m.Update(tea.KeyPressMsg{Code: 'l', Text: "l"}) }
-	if press(); !shows(m) {
-		t.Errorf("after the key: not in\n%s", m.(serverModel).render())
-	}
-	if press(); shows(m) {
-		t.Error("a second key does not return")
-	}
-	m, _ = m.Update(tea.KeyPressMsg{Code: tea.KeyDown})
-	if press(); m.(serverModel).inviting {
-		t.Error("a run without a link shows one")
 	}
 }

@@ -3,102 +3,93 @@ package tui
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/record/event"
 )
 
+// Limits of a server's screen.
+const (
+	logShown   = 8  // lines of the log
+	tallHeight = 36 // from this height on, the command that joins the run is always shown
+)
+
 // render draws everything into a screen of the model's size.
 func (m serverModel) render() string {
-	width, height := max(m.width, leastWidth), max(m.height, leastHeight)
+	runs := m.server.now()
+	keys := m.manual(runs)
+	if page, covers := m.cover(keys); covers {
+		return page
+	}
+	width, height := m.size()
 	m.server.mu.Lock()
 	title := m.server.title
 	m.server.mu.Unlock()
-	runs := m.server.now()
-	if m.inviting && m.chosen < len(runs) {
-		return screen(append([]string{"others join run " + printable(runs[m.chosen].runID) + " with:   (any key: back)", ""}, wrapped(m.server.command(runs[m.chosen].runID), width)...), width, height)
+	l := layout{keys: m.foot(keys, &m.server.terminal)}
+	if question := m.question(runs); question != "" {
+		l.keys = question
 	}
-	lines := []string{strong.Render("psyche server") + "  " + printable(title), m.asked(runs)}
-	lines = append(lines, m.list(runs, width, height)...)
-	if m.chosen < len(runs) && height >= roomyHeight && !runs[m.chosen].over() {
-		if command := m.server.command(runs[m.chosen].runID); command != "" {
-			lines = append(append(lines, rule("others join with", width)), wrapped(command, width)...)
-		}
+	log := titled("log", width, lastLines(m.server.Lines(), logShown))
+	switch {
+	case m.chosen < len(runs):
+		h := runs[m.chosen]
+		l.top = h.head("psyche server", []string{printable(title), fmt.Sprintf("epoch %d", h.state.Epoch)}, "", width, m.at)
+		l.top = append(l.top, h.details(width, height, m.at)...)
+		l.table, l.losses = h.memberTable(), h.claimed
+		l.sections = [][]string{log, events(width, h.story), h.court.section(h.label, width)}
+	default:
+		l.top, l.sections = []string{strong.Render("psyche server") + "  " + printable(title), "no runs yet"}, [][]string{log}
 	}
-	if m.chosen < len(runs) {
-		lines = append(lines, runs[m.chosen].details(width, m.at)...)
+	if height < roomyHeight && m.asking+m.answer != "" || height < roomyHeight && m.page == leavePage {
+		l.top = slices.Insert(l.top, 1, l.keys) // a small screen has no line of keys
 	}
-	if room := height - len(lines) - 1; room > 0 {
-		lines = append(lines, rule("log", width))
-		log := m.server.Lines()
-		slices.Reverse(log)
-		for _, line := range log[:min(len(log), room)] {
-			lines = append(lines, faint.Render(line.At.Format(time.TimeOnly)+" "+line.Level.String())+" "+printable(line.Text))
-		}
+	if len(runs) > 1 {
+		l.top = append(m.list(runs, width, height), l.top...)
 	}
-	return screen(lines, width, height)
+	return l.draw(width, height)
 }
 
-// asked shows the open question, or the available keys.
-func (m serverModel) asked(runs []hosted) string {
-	if m.asking != "" {
-		i := slices.IndexFunc(runs, func(h hosted) bool { return h.runID == m.asking })
-		action := "pause"
-		if i >= 0 && runs[i].state.RunState == "Paused" {
-			action = "resume"
-		}
-		return bad.Render(fmt.Sprintf("y or n: %s run %s, signed with the host's key?", action, printable(m.asking)))
-	}
-	if m.answer != "" {
+// question returns the open question, or the result of the last key; "" if there is neither.
+func (m serverModel) question(runs []hosted) string {
+	if m.asking == "" || m.page != noPage {
 		return printable(m.answer)
 	}
-	if m.server.options.Pause == nil {
-		return faint.Render("up, down: choose a run   l: invite link   ctrl+c: end")
+	i := slices.IndexFunc(runs, func(h hosted) bool { return h.runID == m.asking })
+	action := "pause"
+	if i >= 0 && runs[i].state.RunState == paused {
+		action = "resume"
 	}
-	return faint.Render("up, down: choose a run   p: pause or continue it   l: invite link   ctrl+c: end")
+	return bad.Render(fmt.Sprintf("y or n: %s run %s, signed with the host's key?", action, printable(m.asking)))
 }
 
-// wrapped breaks a text into lines of the screen's width.
-func wrapped(text string, width int) []string {
-	return strings.Split(ansi.Hardwrap(printable(text), width, true), "\n")
-}
-
-// list has a line for each run, and uses at most half of the screen.
+// list has a line for each run, and uses at most a third of the screen.
 func (m serverModel) list(runs []hosted, width, height int) []string {
-	title := "1 run"
-	if len(runs) != 1 {
-		title = fmt.Sprintf("%d runs", len(runs))
-	}
-	lines := []string{rule(title, width)}
-	most := max(1, height/2-len(lines)-2)
-	first := max(0, min(m.chosen-most/2, len(runs)-most))
-	for i := first; i < min(len(runs), first+most); i++ {
+	lines := []string{rule(fmt.Sprintf("%d runs", len(runs)), width)}
+	limit := max(1, height/3-len(lines))
+	first := max(0, min(m.chosen-limit/2, len(runs)-limit))
+	for i := first; i < min(len(runs), first+limit); i++ {
 		h := runs[i]
 		mark := "  "
 		if i == m.chosen {
 			mark = "> "
 		}
 		lines = append(lines, mark+fmt.Sprintf("%-16.16s  %s %5d of %-5d %s",
-			printable(h.runID), good.Render(fmt.Sprintf("%-22.22s", phaseName(h.state.RunState))), h.state.ShownStep(), h.state.TotalSteps, joined(h.state)))
+			printable(h.runID), good.Render(fmt.Sprintf("%-13s", brief(h.state))), h.state.ShownStep(), h.state.TotalSteps, joined(h.state)))
 	}
 	return lines
 }
 
-// details show one run.
-func (h hosted) details(width int, now time.Time) []string {
-	lines := []string{rule("run "+printable(h.runID), width), fmt.Sprintf("epoch %d  %s", h.state.Epoch, phase(h.state, h.since, now))}
-	switch h.state.RunState {
-	case "Warmup":
-		lines = append(lines, quorum(h.state, 20))
-	case "RoundTrain", "RoundWitness":
-		lines = append(lines, fmt.Sprintf("%s  batch of %d", quorum(h.state, 20), h.state.BatchSize))
+// details show the rounds and the log of one run, and the command that joins it, unless the run is over.
+func (h hosted) details(width, height int, now time.Time) (lines []string) {
+	if text := quorum(h.state, 20); text != "" {
+		if h.state.BatchSize > 0 {
+			text += fmt.Sprintf("  batch of %d", h.state.BatchSize)
+		}
+		lines = append(lines, text)
 	}
-	if text := h.state.Claimed.String(); text != "" {
-		lines = append(lines, printable(text))
+	if text := h.loss(height >= roomyHeight); text != "" {
+		lines = append(lines, text)
 	}
 	journal := fmt.Sprintf("log %s, %s a minute", diskspace.Format(h.journal), diskspace.Format(h.grows(now)))
 	if h.commit > 0 {
@@ -108,47 +99,47 @@ func (h hosted) details(width int, now time.Time) []string {
 		journal += "  checkpoint " + h.state.Digest[:min(8, len(h.state.Digest))]
 	}
 	lines = append(lines, journal)
-	lines = append(lines, h.members(width)...)
-	lines = append(lines, h.moves()...)
-	return append(lines, h.court.lines(short)...)
-}
-
-// membersLines is the maximum number of lines for the members.
-const membersLines = 4
-
-// members shows the keys of a run's members, with their names if all fit.
-func (h hosted) members(width int) []string {
-	if len(h.state.Members) == 0 {
-		return nil
-	}
-	list := func(named func(id string) string) []string {
-		text := "members"
-		for _, id := range h.state.Members {
-			text += " " + short(id)
-			if slices.Contains(h.state.Elected, id) {
-				text += "*"
-			}
-			text += named(id)
-		}
-		return strings.Split(ansi.Wordwrap(text+"   * witness", width, ""), "\n")
-	}
-	if lines := list(h.names.of); len(lines) <= membersLines {
-		return lines
-	}
-	lines := list(func(string) string { return "" })
-	return lines[:min(len(lines), membersLines)]
-}
-
-// moves shows transfers of models and checkpoints, as reported by members.
-func (h hosted) moves() (lines []string) {
-	const shown = 3
-	for _, m := range h.moving[:min(len(h.moving), shown)] {
-		lines = append(lines, fmt.Sprintf("%s %s, step %d: %s", printable(short(m.Member)), does(m.Transfer), m.Step, transferred(m.Transfer)))
-	}
-	if more := len(h.moving) - shown; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more that get a model or upload one", more))
+	invites := missing(h.state) > 0 && height >= roomyHeight || height >= tallHeight
+	if h.command != "" && invites && !isOver(h.state) {
+		lines = append(append(lines, rule("others join with", width)), wrapped(h.command, width)...)
 	}
 	return lines
+}
+
+// memberTable lists the members of the run, members with a reported transfer first.
+func (h hosted) memberTable() table {
+	t := table{title: "member"}
+	moving := func(id string) event.Transfer {
+		for _, m := range h.moving {
+			if m.Member == id {
+				return m.Transfer
+			}
+		}
+		return event.Transfer{}
+	}
+	ids := slices.Clone(h.listed())
+	for _, m := range h.moving {
+		if !slices.Contains(ids, m.Member) {
+			ids = append(ids, m.Member)
+		}
+	}
+	for _, id := range ids {
+		r := h.row(id)
+		if r.moving = moving(id); r.moving.Total > 0 {
+			r.role = does(r.moving)
+		}
+		t.rows = append(t.rows, r)
+	}
+	slices.SortStableFunc(t.rows, func(a, b row) int { return first(a) - first(b) })
+	return t
+}
+
+// first returns 0 for rows that belong at the top of a table.
+func first(r row) int {
+	if r.moving.Total > 0 {
+		return 0
+	}
+	return 1
 }
 
 // does describes a transfer.

@@ -46,6 +46,13 @@ func (t *terminal) Close() {
 	}
 }
 
+// leave interrupts the process, unless it was interrupted before.
+func (t *terminal) leave() {
+	if !t.pressed.Load() {
+		t.interrupt()
+	}
+}
+
 // interrupt handles Ctrl-C, because a terminal in raw mode sends no signal. The second Ctrl-C may
 // end the process at once, so interrupt restores the terminal first.
 func (t *terminal) interrupt() {

@@ -30,7 +30,7 @@ type Testnet struct {
 func New(in io.Reader, out io.Writer, interrupt func()) *Testnet {
 	d := &Testnet{out: out}
 	d.signal = interrupt
-	d.start(testnetModel{testnet: d, width: 80, height: 24}, in, out)
+	d.start(testnetModel{testnet: d, frame: newFrame()}, in, out)
 	return d
 }
 
@@ -64,11 +64,16 @@ func (t *Testnet) now() (testnet.Progress, []Line) {
 }
 
 // testnetModel is the display's state in the sense of the Elm architecture. Testnet holds
-// everything except the size of the terminal.
+// everything except the frame.
 type testnetModel struct {
-	testnet       *Testnet
-	width, height int
-	at            time.Time
+	testnet *Testnet
+	frame
+}
+
+// testnetManual describes the keys of a network's display.
+var testnetManual = manual{
+	leave: "end the network; the epoch ends with a checkpoint first",
+	signs: [][2]string{{"*", "a witness of the round"}, {"not counted yet", "on probation, or the client's optimizer warms up"}, {"waits", "joins at the next epoch"}, {"gave up", "the process ended with an error"}},
 }
 
 // Init implements tea.Model.
@@ -76,15 +81,8 @@ func (m testnetModel) Init() tea.Cmd { return tick() }
 
 // Update implements tea.Model.
 func (m testnetModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
-	switch message := message.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = message.Width, message.Height
-	case tea.KeyPressMsg:
-		if message.String() == "ctrl+c" {
-			m.testnet.interrupt()
-		}
-	case tickMsg:
-		m.at = time.Time(message)
+	m.update(message, &m.testnet.terminal, testnetManual)
+	if _, ticks := message.(tickMsg); ticks {
 		return m, tick()
 	}
 	return m, nil

@@ -23,7 +23,7 @@ var localIDs = []string{"83JJ1FKjQv", "7ZLpJgvnAb", "2VnaQYyoCd", "9aBcDeFgHi", 
 // network returns a local network of n clients, after 40 rounds.
 func network(clients int) *Testnet {
 	p := testnet.Progress{
-		RunID: "quickstart", Since: begun, MinClients: 3, Results: clients - 1, Tokens: 245_760, TokensRate: 7513,
+		RunID: "quickstart", Name: "The quick brown fox", Began: begun.Add(-90 * time.Second), Since: begun, Left: 150 * time.Second, MinClients: 3, Results: clients - 1, Tokens: 245_760, TokensRate: 7513,
 		State: event.State{
 			RunState: "RoundTrain", Step: 40, Epoch: 1, Members: localIDs[:clients], Elected: localIDs[:2], Witnesses: 1, Quorum: 2,
 			Pending: 1, TotalSteps: 100, Limit: 30, Batches: clients,
@@ -64,7 +64,7 @@ func troubled() *Testnet {
 	c[6].Uncounted = true
 	p.State.Members = localIDs[:4]
 	p.Trials, p.Ejected = trials.Open[:2], ejected[2:]
-	p.Notes = []string{"client-6 killed in round 12", "client-6 restarted", "client-3 killed", "client-3 restarted", "client-5 is ejected until epoch 5: a jury found it \x1b[31mguilty", "client-6 killed"}
+	p.Notes = []string{"client-6 killed in round 12", "client-6 restarted", "client-3 killed", "client-3 restarted", "client-5 is ejected until epoch 5: a jury found it \x1b[31mguilty; guilty: client-1, client-2, client-3; 10.4 s and 9 rounds after its first false result", "client-6 killed"}
 	d.Update(p)
 	for i := range d.remarks {
 		d.remarks[i].At = begun.Add(time.Duration(i) * time.Second)
@@ -73,7 +73,7 @@ func troubled() *Testnet {
 }
 
 func (t *Testnet) screen(width, height int) string {
-	return testnetModel{testnet: t, width: width, height: height, at: begun.Add(7 * time.Second)}.View().Content
+	return testnetModel{testnet: t, frame: frame{width: width, height: height, at: begun.Add(7 * time.Second)}}.View().Content
 }
 
 // TestTestnetScreens compares pictures of networks with reviewed pictures.
@@ -126,11 +126,11 @@ func TestTestnetScreensFit(t *testing.T) {
 		d.Update(p)
 		width, height := rapid.IntRange(1, 250).Draw(t, "width"), rapid.IntRange(1, 80).Draw(t, "height")
 		lines := strings.Split(d.screen(width, height), "\n")
-		if len(lines) > max(height, leastHeight) {
+		if len(lines) > max(height, minHeight) {
 			t.Fatalf("%d lines on %d", len(lines), height)
 		}
 		for _, line := range lines {
-			if w := lipgloss.Width(line); w > max(width, leastWidth) || strings.ContainsAny(ansi.Strip(line), "\x1b\r\t\a") {
+			if w := lipgloss.Width(line); w > max(width, minWidth) || strings.ContainsAny(ansi.Strip(line), "\x1b\r\t\a") {
 				t.Fatalf("%d columns on %d: %q", w, width, line)
 			}
 		}
@@ -158,7 +158,7 @@ func TestTestnetModel(t *testing.T) {
 	interrupted := 0
 	d := network(3)
 	d.signal = func() { interrupted++ }
-	var m tea.Model = testnetModel{testnet: d, width: 80, height: 24}
+	var m tea.Model = testnetModel{testnet: d, frame: newFrame()}
 	for _, message := range []tea.Msg{tea.WindowSizeMsg{Width: 100, Height: 30}, tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}, tickMsg(begun), nil} {
 		m, _ = m.Update(message)
 	}

@@ -184,7 +184,7 @@ func TestServerDisplay(t *testing.T) {
 	command := runIn(t, dir, slave, serverBinary, "server", "run", "--state", state, "--server-addr", "127.0.0.1", "--save-state-dir", filepath.Join(dir, "saved"), "--tui")
 	screen.wait(t, 0, otherScreen)
 	screen.wait(t, 0, "psyche server")
-	screen.wait(t, 0, "waiting for members")
+	screen.wait(t, 0, "waiting for 1 more member")
 	screen.wait(t, 0, "listening")
 	press := func(keys, want string) {
 		t.Helper()
@@ -199,7 +199,7 @@ func TestServerDisplay(t *testing.T) {
 	press("p", "y or n")
 	press("y", "paused")
 	press("p", "resume")
-	press("y", "waiting for members")
+	press("y", "continues")
 	press("\x03", ownScreen)
 	err := command.Wait()
 	<-screen.done
