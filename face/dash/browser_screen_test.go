@@ -11,7 +11,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/face/dash/shown"
 	"github.com/psyche-go/psyche/face/dash/verify"
@@ -139,7 +138,16 @@ func (b *browser) answers(t *testing.T, want answers, window string) {
 func (s screen) open(t *testing.T) (*growing, time.Time) {
 	t.Helper()
 	g := grow(t, s.run)
-	entries, at := len(g.entries), time.Time{}
+	entries, at := g.find(t, s.until)
+	g.to(t, entries)
+	g.date = at.Add(s.later)
+	return g, at.Add(s.later)
+}
+
+// find returns the number of entries after which a run first has a state, and the time of the state. If until is nil, find returns
+// all entries.
+func (g *growing) find(t *testing.T, until func(*shown.Run) bool) (entries int, at time.Time) {
+	t.Helper()
 	v, from := verify.New(), 0
 	defer v.Close(verify.Told{})
 	for i, end := range g.entries {
@@ -147,20 +155,17 @@ func (s screen) open(t *testing.T) (*growing, time.Time) {
 			t.Fatal(err)
 		}
 		from = end
-		if i > 0 && (s.until != nil || i == len(g.entries)-1) {
-			run := v.Show(0)
-			if at = time.UnixMilli(int64(max(run.History.Now, 1_760_000_000_000))); s.until != nil && s.until(&run) {
-				entries = i + 1
-				break
-			}
+		if i == 0 || until == nil && i < len(g.entries)-1 {
+			continue
+		}
+		run := v.Show(0)
+		at = time.UnixMilli(int64(max(run.History.Now, 1_760_000_000_000)))
+		if until == nil || until(&run) {
+			return i + 1, at
 		}
 	}
-	if at.IsZero() || s.until != nil && entries == len(g.entries) && g.run.Log.View().State.RunState == coordinator.Finished {
-		t.Fatal("the run never has this state")
-	}
-	g.to(t, entries)
-	g.date = at.Add(s.later)
-	return g, at.Add(s.later)
+	t.Fatal("the run never has this state")
+	return 0, at
 }
 
 // TestStatesInWords checks the words for the state of a run.
@@ -217,6 +222,12 @@ func TestUseTheModel(t *testing.T) {
 	}
 	if got := b.text(t, `document.querySelector("#use-link").textContent`); !strings.HasPrefix(got, "psyche-client generate 'psyche://127.0.0.1:39405/tiny-llama?key="+dashtest.Key(-1).ID().String()+"&genesis=") {
 		t.Errorf("commands with a link: %q", got)
+	}
+	if got := b.text(t, `document.querySelector("#copy-use").textContent + ", " + document.querySelector("#copy-use-link").textContent`); got != "Copy the commands, Copy these commands" {
+		t.Errorf("buttons: %s", got)
+	}
+	if got := b.text(t, `[...document.querySelectorAll("#s-members th[scope=col]")].map((th) => th.textContent).join(" ")`); !strings.Contains(got, "Dropped") || strings.Contains(got, "Ejected") {
+		t.Errorf("the run has drops, but no ejections; the table of members has the columns %s", got)
 	}
 	if got := b.text(t, `document.querySelector("#digest").textContent`); len(got) != 64 || !strings.HasPrefix(got, "013d") { // as dashtest makes it for the last step
 		t.Errorf("digest %q", got)
@@ -347,6 +358,32 @@ func TestTakePart(t *testing.T) {
 	b.do(t, chromedp.KeyEvent(kb.Escape))
 	if got := b.text(t, `document.querySelector("#invite").open + " " + document.activeElement.id`); got != "false take-part" {
 		t.Errorf("after Escape: %s", got)
+	}
+}
+
+// TestEjectionIsShown checks that an open page shows an ejection by itself, and prints the delay.
+func TestEjectionIsShown(t *testing.T) {
+	b := open(t)
+	g := grow(t, courtRun)
+	before, at := g.find(t, func(r *shown.Run) bool { return len(r.History.Open) > 0 })
+	after, end := g.find(t, func(r *shown.Run) bool { return len(r.History.Trials) > 0 })
+	g.to(t, before)
+	g.date = at
+	b.show(t, g.URL, courtRun.RunID, "light", 1440, 900)
+	if got := b.text(t, `document.querySelector("#calm").textContent`); got != "No ejections. 1 member is on trial." {
+		t.Errorf("before the ejection, the page reports %q", got)
+	}
+	began := time.Now()
+	g.to(t, after)
+	g.date = end
+	got := b.text(t, `(async () => {
+	  while (!document.querySelector("#cheats")) await new Promise((go) => setTimeout(go, 20));
+	  return [...document.querySelectorAll("#state, #cheats, .people .sum, .faces .out")].map((e) => e.textContent).join(" | ");
+	})()`)
+	t.Logf("%.1f s after the server has the entry, the first screen shows: %s", time.Since(began).Seconds(), got)
+	cheat := dashtest.Key(courtRun.Cheat).ID().String()[:8]
+	if !strings.Contains(got, "1 member was ejected for a false result. See the evidence | 1 ejected | ") || !strings.Contains(got, cheat+"…ejected") {
+		t.Errorf("after the ejection, the page reports %q", got)
 	}
 }
 

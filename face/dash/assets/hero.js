@@ -52,7 +52,7 @@ export function hero(host, data, page) {
       el("div", { class: "head" }, el("div", {}, el("p", { id: "state", class: "state " + tone, "data-answers": "alive" }, el("span", { class: "dot", "aria-hidden": "true" }), text), title(s)),
         seal(host, data, page.size, page.last, page.now, page.changed)),
       banners(data, page.now, page.invite), progress(data, page.now)),
-    el("div", { class: dead ? "stage silent" : "stage" }, waits ? invitation(data, page.say) : learning, people(data, over), waits && loss && data.history && data.history.rounds.length ? learning : over ? ending(data) : null),
+    el("div", { class: dead ? "stage silent" : "stage" }, waits ? invitation(data, page.say) : learning, people(data, over), waits && loss && data.history && data.history.rounds.length ? learning : over ? ending(data, page.say) : null),
     tiles(data, page.now),
   ];
 }

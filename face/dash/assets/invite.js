@@ -12,7 +12,7 @@ export const joinable = (data) => Boolean(data.status && !isOver(data.status) &&
 export const address = () => location.hostname.includes(":") ? `[${location.hostname.replace(/[[\]]/g, "")}]` : location.hostname;
 
 // copier draws a button that copies the text of an element.
-function copier(id, of, text, say) {
+export function copier(id, of, text, say) {
   const copy = async () => {
     try { await navigator.clipboard.writeText($(of).textContent); say("Copied."); $(id).textContent = "Copied"; } catch {
       const range = document.createRange();
