@@ -72,6 +72,8 @@ func typed(t *testing.T, page string) string {
 	// A busy machine needs longer for the first line of a log than the time in the documentation.
 	wait := regexp.MustCompile(`sleep \d+; ((?:cat|tail -n \d+) (\S+))`)
 	script := strings.ReplaceAll(own.Replace(strings.Join(lines, "\n")), " configs/", " "+configs+"/")
+	listens := regexp.MustCompile(`sleep \d+; (cat server\.log)`) // the server logs other lines before it has a key
+	script = listens.ReplaceAllString(script, "until grep -qs 'others join with' server.log; do sleep 0.1; done; $1")
 	script = wait.ReplaceAllString(script, "until [ -s $2 ]; do sleep 0.1; done; $1")
 
 	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
