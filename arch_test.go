@@ -177,7 +177,10 @@ var hostImports = []string{
 }
 
 // memberImports are the only packages that node/core may import directly, because it is pure too.
-var memberImports = []string{"errors", "time", module + "/core/assign", module + "/core/coordinator"}
+var memberImports = []string{
+	"bytes", "crypto/sha256", "encoding/binary", "errors", "fmt", "slices", "time",
+	module + "/base/hashchain", module + "/core/assign", module + "/core/coordinator",
+}
 
 // modelsImports are the only packages that node/models may import directly, because it is pure too: of
 // package checkpoint it uses only types.

@@ -15,7 +15,7 @@ import (
 // monotonic clock: a timeout that follows them changes when the clock is set.
 var wallClock = map[string]string{
 	"node/auditor/exhibits.go":          "compares the change times of files with each other",
-	"node/client/reveals.go":            "makes numbers of commitments differ between starts",
+	"node/core/commitments.go":          "makes numbers of commitments differ between starts",
 	"node/client/report.go":             "prints a time of the host",
 	"base/pause/requested.go":           "compares two dates of a server with each other",
 	"files/checkpoint/remote/bucket.go": "writes the time of an upload",

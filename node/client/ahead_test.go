@@ -181,7 +181,7 @@ func TestFailedTrainingAhead(t *testing.T) {
 // TestPredictedBatchWithoutATrainer checks that a training ahead ends if its round assigns no batch
 // to this client, so that it does not keep the trainer busy until the round is over.
 func TestPredictedBatchWithoutATrainer(t *testing.T) {
-	node := &Node{run: view{me: clienttest.Key(9).ID(), state: &coordinator.State{RunState: coordinator.RoundTrain}}}
+	node := &Node{engine: engine{Jobs: &core.Jobs{}}, run: view{me: clienttest.Key(9).ID(), state: &coordinator.State{RunState: coordinator.RoundTrain}}}
 	cancelled := false
 	node.engine.Start(core.Train{Step: clienttest.Round().Step, Ahead: true}, func() { cancelled = true })
 	node.train(newRoundState(clienttest.Round(), &view{me: node.run.me, state: &coordinator.State{Config: clienttest.Config(3)}}, env.Drawn{}, time.Time{}))

@@ -13,7 +13,7 @@ func (n *Node) cooldown() {
 	if me, ok := n.run.state.Member(n.run.myself()); ok && me.Report.Step == n.run.state.Progress.Step-1 {
 		return
 	}
-	if !n.saver.Ahead(n.run.state) && !n.seat.leaving.Begun() {
+	if !n.saver.Ahead(n.run.state) && !n.member.Leave.Begun() {
 		return
 	}
 	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}
@@ -41,7 +41,7 @@ func (n *Node) closeEpoch() bool {
 	n.engine.CancelRecomputation(true)
 	last := r.step
 	for step, rs := range n.rounds.of {
-		if rs.EpochStart == r.epoch.startStep {
+		if rs.EpochStart == r.epoch.StartStep {
 			last = max(last, step)
 		}
 	}

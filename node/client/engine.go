@@ -25,7 +25,7 @@ import (
 // engine controls the trainer, which runs one operation at a time. Its methods Idle and Yield implement
 // auditor.Engine.
 type engine struct {
-	core.Jobs
+	*core.Jobs
 	tasks   *env.Tasks
 	trainer env.Trainer    // nil: none yet
 	built   env.Definition // definition that the trainer was built from
@@ -59,7 +59,7 @@ type speculation struct {
 // preparation is the state that the optimizer is set up for.
 type preparation struct {
 	model     *modelsync.Model
-	epoch     epochKey
+	epoch     core.Epoch
 	coldSteps uint32 // length of the epoch's cold start
 }
 
@@ -74,7 +74,7 @@ func start[R any](e *engine, w core.Work, do func(ctx context.Context) R, take, 
 	}
 	e.tasks.Run(func() func() {
 		defer cancel()
-		return ended(&e.Jobs, id, do(ctx), take, drop)
+		return ended(e.Jobs, id, do(ctx), take, drop)
 	})
 	return id
 }
@@ -194,7 +194,7 @@ func (e *engine) keepOptimizer(saver *keep.Saver, m *modelsync.Model) {
 		if bytes > required.MaxCopied {
 			start(e, core.Keep{}, save, saved, nil)
 		} else {
-			spawn(e.tasks, &e.Jobs, core.Keep{}, save, saved, nil)
+			spawn(e.tasks, e.Jobs, core.Keep{}, save, saved, nil)
 		}
 	}, nil)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
@@ -92,39 +93,6 @@ func TestRunIsCheckedBeforeJoining(t *testing.T) {
 	})
 }
 
-// TestRunIsCheckedAgain checks that a run is checked again only if its requirements change. A
-// client that trains does not end because of a folder that it has already read.
-func TestRunIsCheckedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		checks := 0
-		tasks := &env.Tasks{Work: t.Context()}
-		own := newGoroutines(tasks)
-		tasks.Runtime = own
-		var s seat
-		passed := func(m coordinator.Model) bool {
-			check := func(context.Context, env.Definition) error { checks++; return nil }
-			return s.checked(env.Definition{Model: m}, &engine{tasks: tasks}, check, func(err error) { t.Error(err) })
-		}
-		for i, step := range []struct {
-			kind       coordinator.CheckpointKind
-			definition string
-			checks     int
-		}{
-			{coordinator.CheckpointLocal, "one", 1}, {coordinator.CheckpointP2P, "one", 1}, {coordinator.CheckpointP2P, "two", 2},
-			{coordinator.CheckpointP2PGcs, "two", 2}, {coordinator.CheckpointLocal, "two", 3},
-		} {
-			model := coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: step.kind}, Definition: []byte(step.definition)}
-			if !passed(model) {
-				(<-own.posts)()
-			}
-			if !passed(model) || checks != step.checks {
-				t.Errorf("after state %d: %d checks, want %d", i, checks, step.checks)
-			}
-		}
-		own.tasks.Wait()
-	})
-}
-
 // TestWaitingIsSaid checks that a client reports that it waits for another client, or for the next
 // epoch.
 func TestWaitingIsSaid(t *testing.T) {
@@ -151,16 +119,16 @@ func TestWaitingIsSaid(t *testing.T) {
 func TestWaitingIsNoSpam(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
-		var s seat
+		var m membership
 		var v view
-		e := &submitter{tasks: &env.Tasks{Runtime: newGoroutines(nil)}}
+		e := &submitter{Actions: &core.Actions{}, tasks: &env.Tasks{Runtime: newGoroutines(nil)}}
 		me := coordinator.Client{ID: v.myself()}
 		for i := range 1000 {
 			v.state = &coordinator.State{RunState: coordinator.WaitingForMembers, Pending: []coordinator.Client{me}, Config: coordinator.Config{InitMinClients: 9}}
 			if i%2 == 0 {
 				v.state.Pending = append(v.state.Pending, coordinator.Client{ID: coordinator.ClientID{1}})
 			}
-			s.reportWaiting(&v, e, slog.New(slog.NewTextHandler(&log, nil)))
+			m.reportWaiting(&v, e, slog.New(slog.NewTextHandler(&log, nil)))
 			time.Sleep(10 * time.Millisecond)
 		}
 		if said := len(log.lines("level=INFO")); said < 5 || said > 11 {

@@ -40,7 +40,7 @@ func (n *Node) finalize(want uint32) bool {
 		return false
 	}
 	rs := n.rounds.of[step]
-	if rs == nil || !rs.Final || rs.EpochStart != n.rounds.replica.epoch.startStep {
+	if rs == nil || !rs.Final || rs.EpochStart != n.rounds.replica.epoch.StartStep {
 		n.desynchronise(fmt.Sprintf("this client missed the outcome of step %d", step))
 		return false
 	}
@@ -98,7 +98,7 @@ func (v *view) recordedOf(r *replica) (known bool, step uint32) {
 	s := v.state
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:
-		if s.Epoch.StartStep == r.epoch.startStep {
+		if s.Epoch.StartStep == r.epoch.StartStep {
 			return false, 0
 		}
 	}
@@ -120,7 +120,7 @@ func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
 // results nor gives up the replica.
 func (n *Node) finalizeEarly(want uint32) {
 	rs := n.rounds.of[n.rounds.replica.step+1]
-	if rs == nil || rs.Round.Step > want || !rs.Final || !rs.Began || rs.EpochStart != n.rounds.replica.epoch.startStep {
+	if rs == nil || rs.Round.Step > want || !rs.Final || !rs.Began || rs.EpochStart != n.rounds.replica.epoch.StartStep {
 		return
 	}
 	if rs.Outvoted(rs.seats) {

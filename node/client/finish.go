@@ -13,10 +13,10 @@ import (
 // finish ends the client when the run is over, the last checkpoint is saved, and no other client
 // needs it.
 func (n *Node) finish() {
-	p, now := &n.seat.afterRun, n.tasks.Now()
+	p, now := &n.member.afterRun, n.tasks.Now()
 	if p.since.IsZero() {
 		p.since, p.back = now, make(map[coordinator.ClientID]bool)
-		if held := finalOf(n.models.Held, &n.run); held == modelNone && p.obtains(&n.run, now, n.FinalWait) && !p.late && n.models.holds.newest(n.run.state).Step == 0 {
+		if held := finalOf(n.models.Held, &n.run); held == modelNone && p.obtains(&n.run, now, n.FinalWait) && !p.late && n.models.holds.Newest(n.run.state).Step == 0 {
 			n.report.log.Info("this run is over; asking its members for the final model; Ctrl-C ends the wait", "limit", n.FinalWait)
 		}
 	}
@@ -40,7 +40,7 @@ func (n *Node) finish() {
 		n.obtainModel()
 		return
 	}
-	if !p.said && n.seat.awaitRoom(n.saver, n.report.log, n.CheckpointDir, now, n.FinalWait) {
+	if !p.said && n.member.awaitRoom(n.saver, n.report.log, n.CheckpointDir, now, n.FinalWait) {
 		return
 	}
 	lingers := p.lingers(held, &n.run, now, n.FinalWait)

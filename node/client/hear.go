@@ -167,6 +167,6 @@ func (f fetched) Late(t *tally.Tally) bool {
 func (f fetched) NoRoom() {
 	f.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {
-		f.shares.Stop(r.epoch.startStep)
+		f.shares.Stop(r.epoch.StartStep)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // reports whether it has started.
 func (n *Node) takeOwed() bool {
 	r, c := n.rounds.replica, &n.models.copies
-	if r == nil || r.closing || r.step < r.epoch.startStep || !n.run.isMember() || !n.engine.Idle() || !c.DueAfter(n.run.state, r.step) {
+	if r == nil || r.closing || r.step < r.epoch.StartStep || !n.run.isMember() || !n.engine.Idle() || !c.DueAfter(n.run.state, r.step) {
 		return false
 	}
 	c.Owed = 0

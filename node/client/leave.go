@@ -9,7 +9,7 @@ import (
 
 // leave starts the graceful leave. After limit, no new work starts.
 func (n *Node) leave(limit time.Duration) {
-	n.seat.leaving.Begin(n.tasks.Now(), limit)
+	n.member.Leave.Begin(n.tasks.Now(), limit)
 	n.models.copies.Leaving = true
 	n.engine.CancelTraining(none)
 	n.engine.CancelRecomputation(true)
@@ -21,7 +21,7 @@ func (n *Node) leave(limit time.Duration) {
 // left reports whether nothing is left to do before this client withdraws. It also logs that the client
 // stays after its time limit.
 func (n *Node) left() bool {
-	s, l, copies, now := n.run.state, &n.seat.leaving, &n.models.copies, n.tasks.Now()
+	s, l, copies, now := n.run.state, &n.member.Leave, &n.models.copies, n.tasks.Now()
 	if s == nil || n.run.hostFault != nil || !n.run.isMember() {
 		return true
 	}
@@ -53,7 +53,7 @@ func (n *Node) left() bool {
 // nothing is left to do. If this client has sent its proof of the running round, it first waits for
 // the outcome of that round.
 func (n *Node) leftRound() bool {
-	s, l, copies, now := n.run.state, &n.seat.leaving, &n.models.copies, n.tasks.Now()
+	s, l, copies, now := n.run.state, &n.member.Leave, &n.models.copies, n.tasks.Now()
 	r, step := n.rounds.replica, s.Progress.Step
 	me, ok := s.Member(n.run.myself())
 	switch {
@@ -89,7 +89,7 @@ func (n *Node) leftCooldown() bool {
 	if m == nil || m.Step != last {
 		return false
 	}
-	if copies.Folder && !copies.Has(last) && !n.seat.leaving.Late(n.tasks.Now()) && m.Snapshot.Tensors != nil {
+	if copies.Folder && !copies.Has(last) && !n.member.Leave.Late(n.tasks.Now()) && m.Snapshot.Tensors != nil {
 		copies.take(last, m.Snapshot, s)
 	}
 	return me.Report.Step == last && copies.Finished()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
@@ -50,16 +51,16 @@ func (n *Node) Run(ctx context.Context) error {
 	for n.end == nil {
 		select {
 		case <-interrupted:
-			if n.seat.afterRun.said {
+			if n.member.afterRun.said {
 				return nil // it stayed only for other clients
 			}
 			interrupted = nil
 			n.leave(n.LeaveTimeout)
 		case update, open := <-n.Backend.Updates():
-			if !open && n.seat.afterRun.said {
+			if !open && n.member.afterRun.said {
 				return nil
 			}
-			if !open && n.seat.leaving.Begun() {
+			if !open && n.member.Leave.Begun() {
 				return context.Cause(ctx)
 			}
 			if !open {
@@ -76,8 +77,8 @@ func (n *Node) Run(ctx context.Context) error {
 		case <-ticks.C:
 		}
 		n.reconcile()
-		if n.end == nil && n.seat.leaving.Begun() && n.left() {
-			n.actions.withdraw(ctx, &n.run, n.seat.asked, n.WithdrawTimeout)
+		if n.end == nil && n.member.Leave.Begun() && n.left() {
+			n.withdraw(ctx)
 			cancel()
 			if end.wait() {
 				end.sayLoss(&n.run, newestStep(n.rounds.replica, n.models.Held))
@@ -138,6 +139,7 @@ func (n *Node) observe(u backend.Update) {
 	}
 	known := n.run.peers
 	newPeers := n.run.renew(u)
+	n.step(core.Seen{State: u.State})
 	if newPeers && len(known) > 0 {
 		for _, peer := range u.Peers {
 			if !slices.ContainsFunc(known, func(other backend.Peer) bool { return samePeer(peer, other) }) {
@@ -146,16 +148,15 @@ func (n *Node) observe(u backend.Update) {
 			}
 		}
 	}
-	if n.gossip.run.Load() == nil {
-		n.seat.reveals = newReveals(n.Key, u.Run)
+	first := n.gossip.run.Load() == nil
+	if first {
+		n.step(core.Began{Secret: secretOf(n.Key, u.Run)})
 		n.auditor.Begin(u.Run)
 		n.gossip.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
 	}
 	n.gossip.step.Store(u.State.Progress.Step)
-	if !n.seat.greeted {
-		n.seat.greeted = true
-		n.seat.again = n.run.knownBefore()
-		n.seat.afterRun.late = u.State.RunState == coordinator.Finished && !n.seat.again && n.models.holds.newest(u.State).Step == 0
+	if first {
+		n.member.afterRun.late = u.State.RunState == coordinator.Finished && !n.member.Known() && n.models.holds.Newest(u.State).Step == 0
 		if lost := forgotten(n.folder(), u.State.Progress.Step); lost != "" {
 			n.report.log.Warn(lost)
 		}
@@ -164,7 +165,7 @@ func (n *Node) observe(u backend.Update) {
 	if newPeers {
 		n.Network.SetMembers(n.run.admitted())
 	}
-	if err := n.seat.origin.watch(u); err != nil {
+	if err := n.member.origin.watch(u); err != nil {
 		if !n.FollowUpdates {
 			n.fail(err)
 			return
@@ -185,14 +186,14 @@ func (n *Node) reconcile() {
 		return
 	}
 	wanted := coordinator.Checkpoint{}
-	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.seat.rejoin.possible(&n.run, n.rounds.replica != nil) || s.RunState == coordinator.Finished && !n.run.closedEarly() {
+	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.member.rejoin.possible(&n.run, n.rounds.replica != nil) || s.RunState == coordinator.Finished && !n.run.closedEarly() {
 		wanted = s.Model.Checkpoint
 	}
 	n.engine.CancelLoad(wanted)
 	n.keepSeat()
-	n.seat.reportWaiting(&n.run, n.actions, n.report.log)
+	n.member.reportWaiting(&n.run, n.actions, n.report.log)
 	if n.rounds.replica != nil {
-		n.rounds.replica.findOtherModels(n.rounds.of[n.rounds.replica.epoch.startStep], n.run.state, n.report.log)
+		n.rounds.replica.findOtherModels(n.rounds.of[n.rounds.replica.epoch.StartStep], n.run.state, n.report.log)
 	}
 	for step, rs := range n.rounds.of {
 		rs.EachChanged(func(slot int, raws [][]byte) { n.store.Cache.PutBatch(step, slot, len(rs.Slots), raws) })
@@ -219,7 +220,7 @@ func (n *Node) reconcile() {
 	default: // WaitingForMembers, Paused, Uninitialized
 		n.closeEpoch()
 	}
-	if n.seat.leaving.Begun() {
+	if n.member.Leave.Begun() {
 		return
 	}
 	n.auditor.Advance()

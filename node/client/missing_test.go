@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/keep"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -25,7 +26,7 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 		least  time.Duration
 		copied bool // the older model is an intermediate checkpoint
 	}{
-		"nobody comes":               {false, 0, holderTimeout + time.Minute, holderTimeout, false},
+		"nobody comes":               {false, 0, core.HolderTimeout + time.Minute, core.HolderTimeout, false},
 		"a holder comes":             {false, 2 * time.Minute, 3 * time.Minute, 2 * time.Minute, false},
 		"a holder comes, and a copy": {false, 2 * time.Minute, 3 * time.Minute, 2 * time.Minute, true},
 		"a loss is accepted":         {true, 0, time.Minute, 0, false},
@@ -165,8 +166,8 @@ func TestKilledAfterItsReport(t *testing.T) {
 		if s := w.host.State(); s.Progress.Epoch != 3 || s.Progress.Step != newest+1 {
 			t.Errorf("an epoch began and ended without a model: %s", s.String())
 		}
-		if ready := all[event.Ready](again)[0]; ready.Step != older || time.Since(begun) < holderTimeout {
-			t.Errorf("the epoch began with %+v after %v, want the model of step %d after %v without a holder", ready, time.Since(begun), older, holderTimeout)
+		if ready := all[event.Ready](again)[0]; ready.Step != older || time.Since(begun) < core.HolderTimeout {
+			t.Errorf("the epoch began with %+v after %v, want the model of step %d after %v without a holder", ready, time.Since(begun), older, core.HolderTimeout)
 		}
 		again.cancel()
 		again.wait()

@@ -5,6 +5,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
@@ -28,14 +29,17 @@ func New(o Options) (*Node, error) {
 		Options: o,
 		tasks:   tasks,
 		run:     newView(o.Key, o.CompletionTimeout),
-		engine:  engine{tasks: tasks},
-		rounds:  roundStates{of: make(map[uint32]*roundState)},
-		store:   exchange.NewStore(o.Network.Drop),
-		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
+		member: membership{Member: core.New(core.Options{
+			ID: coordinator.ClientID(o.Key.ID()), Name: o.Name, Folder: o.CheckpointDir != "", AcceptLoss: o.AcceptLoss, Checks: o.CheckRun != nil,
+		})},
+		rounds: roundStates{of: make(map[uint32]*roundState)},
+		store:  exchange.NewStore(o.Network.Drop),
+		report: &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
+	n.engine = engine{Jobs: &n.member.Jobs, tasks: tasks}
 	n.engine.signing.folder = o.folder()
-	n.engine.reader = &reader{tasks: tasks, jobs: &n.engine.Jobs, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
-	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*pendingAction)}
+	n.engine.reader = &reader{tasks: tasks, jobs: n.engine.Jobs, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
+	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, Actions: &n.member.Actions}
 	n.gossip = &gossipReader{
 		tasks: tasks, network: o.Network, announcements: o.Announcements, cache: n.store.Cache,
 		heard: make(chan announcement, heardRoom), waiting: quota.New(maxPushedEach, maxPushedFromAll), misbehaved: o.Misbehaved, log: log,
@@ -52,7 +56,7 @@ func New(o Options) (*Node, error) {
 	})
 	n.models.copies = intermediates{
 		Copies: models.Copies{Folder: o.CheckpointDir != "", Large: n.models.Large},
-		tasks:  tasks, jobs: &n.engine.Jobs, folder: o.folder(), log: log, save: keep.Folder.SaveIntermediate,
+		tasks:  tasks, jobs: n.engine.Jobs, folder: o.folder(), log: log, save: keep.Folder.SaveIntermediate,
 	}
 	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
@@ -70,5 +74,6 @@ func New(o Options) (*Node, error) {
 		models: n.models.Models, copies: &n.models.copies.Copies, saver: n.saver, store: n.store, failed: n.applyFailed,
 	}
 	n.models.holds = holdings{n.models.Models, &n.models.copies.Copies, n.saver}
+	n.member.Holdings = &n.models.holds
 	return n, nil
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -25,7 +26,7 @@ type Node struct {
 	tasks *env.Tasks
 
 	run     view             // the newest state of the run
-	seat    seat             // this client's seat in the run
+	member  membership       // decisions, and this client's seat in the run
 	actions *submitter       // actions sent to the coordinator
 	engine  engine           // the trainer and its current operation
 	rounds  roundStates      // the newest rounds, and the replica that they are applied to
@@ -68,8 +69,36 @@ func (n *Node) desynchronise(reason string) {
 	n.store.Forget(0, 0) // these results may not be the run's
 	n.models.copies.Abandon(n.run.state)
 	n.auditor.ForgetRounds()
-	n.seat.again = true
-	n.seat.rejoin.again(n.run.epoch(), n.run.term(), &n.engine.Jobs)
+	n.step(core.Lost{})
+	n.member.rejoin.again(n.run.epoch(), n.run.term(), n.engine.Jobs)
+}
+
+// step passes an event to the member's decisions, and executes the effects.
+func (n *Node) step(e core.Event) {
+	n.member.Step(n.tasks.Now(), e)
+	ready := n.member.Ready()
+	for _, said := range ready.Report {
+		n.report.say(said, n.run.state)
+	}
+	for _, a := range ready.Submit {
+		n.actions.send(a.Kind, a.Action, func(err error) { n.step(core.Answered{Kind: a.Kind, Err: err}) })
+	}
+	for _, started := range ready.Start {
+		n.check(started.ID)
+	}
+	if ready.Fail != nil {
+		n.fail(ready.Fail)
+	}
+	n.member.Advance()
+}
+
+// check checks whether this client can do its part in the run's current definition.
+func (n *Node) check(id core.ID) {
+	run := n.run.definition()
+	n.tasks.Spawn(func(ctx context.Context) func() {
+		done := core.Checked{ID: id, Err: n.CheckRun(ctx, run), Cancelled: ctx.Err() != nil}
+		return func() { n.step(done) }
+	})
 }
 
 // fail ends the client with an error.

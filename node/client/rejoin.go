@@ -14,12 +14,12 @@ import (
 
 // rejoin gets the model of the running round. The loop calls it until the client has a replica.
 func (n *Node) rejoin() {
-	r := &n.seat.rejoin
-	r.into(n.run.epoch(), &n.engine.Jobs)
+	r := &n.member.rejoin
+	r.into(n.run.epoch(), n.engine.Jobs)
 	if !n.engine.Idle() || n.tasks.Now().Before(r.notBefore) {
 		return
 	}
-	if r.step < r.first && !n.rounds.lead(r.epoch.startStep, r.step, r.first) { // a tally is missing
+	if r.step < r.first && !n.rounds.lead(r.epoch.StartStep, r.step, r.first) { // a tally is missing
 		r.step, r.hash, r.before = r.first, [32]byte{}, [32]byte{}
 	}
 	if r.model == nil || r.step == r.first { // nothing was replayed yet
@@ -33,12 +33,12 @@ func (n *Node) rejoin() {
 		}
 		r.from(m)
 	}
-	if rs := n.rounds.of[r.step+1]; r.knows() && rs != nil && rs.EpochStart == r.epoch.startStep { // tallies cover the following rounds
+	if rs := n.rounds.of[r.step+1]; r.knows() && rs != nil && rs.EpochStart == r.epoch.StartStep { // tallies cover the following rounds
 		n.enter(r.model, r.epoch, r.step, r.hash, r.before)
 		return
 	}
 	q, ok := n.run.quorum(n.engine.Lag())
-	if ok && (q.after > r.step || r.asksForHash() && n.rounds.lead(r.epoch.startStep, q.after, r.step)) {
+	if ok && (q.after > r.step || r.asksForHash() && n.rounds.lead(r.epoch.StartStep, q.after, r.step)) {
 		n.replay(q)
 	}
 }
@@ -48,7 +48,7 @@ func (n *Node) rejoin() {
 // and the results counted since then, or from members that hold it. The model is accepted only with
 // the digest that a quorum reported.
 func (n *Node) beginning() *modelsync.Model {
-	r, s, definition := &n.seat.rejoin, n.run.state, n.run.definition()
+	r, s, definition := &n.member.rejoin, n.run.state, n.run.definition()
 	switch {
 	case r.begins(n.models.Held):
 		return n.models.Held
@@ -113,16 +113,16 @@ func (v *view) quorum(lag uint32) (q quorum, ok bool) {
 // they lead to that value. If the client has already reached the step, replay only requests the
 // replica hash.
 func (n *Node) replay(q quorum) {
-	r, trainer, limit, until := &n.seat.rejoin, n.engine.trainer, n.run.CompletionTime(), q.after
+	r, trainer, limit, until := &n.member.rejoin, n.engine.trainer, n.run.CompletionTime(), q.after
 	plan := modelsync.ReplayPlan{
-		From: beganWith(r.epoch, r.model), Start: r.epoch.startStep, ColdSteps: n.engine.prepared.coldSteps,
+		From: beganWith(r.epoch, r.model), Start: r.epoch.StartStep, ColdSteps: n.engine.prepared.coldSteps,
 		After: min(r.step, until), Until: until, Hash: r.hash, Peers: n.run.Members(), Wanted: q.is,
 	}
 	if until > r.step {
 		n.models.Held = nil
 	}
 	var f modelsync.Replayed
-	start(&n.engine, core.Replay{From: r.epoch.checkpoint, Until: until}, func(ctx context.Context) (err error) {
+	start(&n.engine, core.Replay{From: r.epoch.Checkpoint, Until: until}, func(ctx context.Context) (err error) {
 		ctx, cancel := n.tasks.WithTimeout(ctx, limit)
 		defer cancel()
 		f, err = n.models.Follow(ctx, trainer, plan)
@@ -134,7 +134,7 @@ func (n *Node) replay(q quorum) {
 		switch {
 		case lost:
 			n.store.Drop(f.Blobs...)
-			n.report.log.Warn("cannot rejoin the running epoch", "step", until, "will_retry", !r.tooMany(r.epoch.term(now)), "err", err)
+			n.report.log.Warn("cannot rejoin the running epoch", "step", until, "will_retry", !r.tooMany(r.epoch.Term(now)), "err", err)
 		case err == nil:
 			n.auditor.ForgetMomentum(now)
 			n.auditor.ForgetRounds()

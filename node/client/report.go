@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/credits"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/tally"
@@ -68,6 +69,32 @@ func (r *reporter) state(v *view) {
 	for _, news := range r.court.News(s) {
 		r.emit(news)
 	}
+}
+
+// say logs a report, and writes the event that belongs to it.
+func (r *reporter) say(report core.Report, s *coordinator.State) {
+	switch said := report.(type) {
+	case core.Joined:
+		r.log.Info("joined", "epoch", said.Epoch)
+		r.emit(event.Joined{Epoch: said.Epoch})
+	case core.IsReady:
+		r.log.Info("ready", "epoch", said.Epoch)
+	case core.Returned:
+		if said.Asked {
+			r.log.Info("took its seat back", "epoch", said.Epoch)
+		}
+		r.emit(event.Rejoined{Epoch: said.Epoch, Step: s.Progress.Step})
+	case core.AwaitsHolder:
+		r.log.Warn(awaitsHolder(said))
+	}
+}
+
+func awaitsHolder(a core.AwaitsHolder) string {
+	message := fmt.Sprintf("the newest model that the run recorded is of step %d; no connected member has it, and --checkpoint-dir has only step %d; this client waits for a member with the newer model, ", a.Newest, a.Older)
+	if a.Usable {
+		return message + fmt.Sprintf("at most %s more (not at all with --accept-loss); then it joins, and if the run's own wait for the model ends too, the run continues without steps %d to %d", a.Left.Round(time.Second), a.Older+1, a.Newest)
+	}
+	return message + "because the run would otherwise restart from its initial model; if no member has the newer model, start this client with --accept-loss"
 }
 
 // Held implements fetch.Owner. It reports a held result as rejected if it was made from another replica

@@ -30,7 +30,7 @@ var intermediatePauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.
 // epoch's newest intermediate checkpoint. If there is none, or it is not available, it starts from the
 // model that the epoch started with. Then it applies the results counted since that model.
 type rejoin struct {
-	epoch        epochKey
+	epoch        core.Epoch
 	model        *modelsync.Model     // model that it started from
 	commit       coordinator.Recorded // intermediate checkpoint being tried, or started from
 	holders      []identity.ID        // members that receive a request for it
@@ -77,7 +77,7 @@ func (r *rejoin) mayTakeSeat(v *view, follows bool) bool {
 }
 
 // again restarts the return after the client lost its replica, unless that happens too often.
-func (r *rejoin) again(epoch epochKey, term uint32, jobs *core.Jobs) {
+func (r *rejoin) again(epoch core.Epoch, term uint32, jobs *core.Jobs) {
 	r.into(epoch, jobs)
 	jobs.End(core.Return)
 	*r = rejoin{epoch: epoch, failures: r.failures}
@@ -85,7 +85,7 @@ func (r *rejoin) again(epoch epochKey, term uint32, jobs *core.Jobs) {
 }
 
 // into resets the progress for another epoch.
-func (r *rejoin) into(epoch epochKey, jobs *core.Jobs) {
+func (r *rejoin) into(epoch core.Epoch, jobs *core.Jobs) {
 	if r.epoch != epoch {
 		jobs.End(core.Return)
 		*r = rejoin{epoch: epoch}
@@ -100,7 +100,7 @@ func (r *rejoin) from(m *modelsync.Model) {
 	case r.begins(m):
 		r.model, r.first, r.step, r.hash, r.before = m, m.Step, m.Step, [32]byte{}, [32]byte{}
 	default:
-		start, before := tally.StartReplica(m.Digest), r.epoch.startStep-1
+		start, before := tally.StartReplica(m.Digest), r.epoch.StartStep-1
 		r.model, r.first, r.step, r.hash, r.before = m, before, before, start, start
 	}
 }
@@ -139,7 +139,7 @@ func (r *rejoin) obtained(m *modelsync.Model, copies *intermediates, err error, 
 func (r *rejoin) came(now time.Time, running, until uint32, got modelsync.Replayed, err error) (lost bool) {
 	if err == nil {
 		r.step, r.hash, r.before = until, got.Hash, got.Before
-		if len(got.Rounds) == 0 && until >= r.epoch.startStep {
+		if len(got.Rounds) == 0 && until >= r.epoch.StartStep {
 			r.before = [32]byte{} // only the hash after the step was requested
 		}
 		return false
@@ -151,7 +151,7 @@ func (r *rejoin) came(now time.Time, running, until uint32, got modelsync.Replay
 	if r.model = nil; r.commit.Step != 0 {
 		r.tries++
 	} else {
-		r.add(r.epoch.term(running))
+		r.add(r.epoch.Term(running))
 	}
 	return true
 }

@@ -23,7 +23,7 @@ func (n *Node) roundTrain() {
 	_, ahead := n.engine.Ahead(step + 1)
 	n.engine.CancelTraining(func(of uint32) bool { return of == step || ahead })
 	rs := n.keepUp()
-	if rs == nil || n.seat.leaving.Begun() {
+	if rs == nil || n.member.Leave.Begun() {
 		return
 	}
 	n.preempt(rs)
@@ -40,11 +40,11 @@ func (n *Node) keepUp() *roundState {
 	if !n.closeEpoch() {
 		return nil
 	}
-	if n.seat.rejoin.possible(&n.run, n.rounds.replica != nil) {
+	if n.member.rejoin.possible(&n.run, n.rounds.replica != nil) {
 		n.rejoin()
 	}
-	if n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.follows()) {
-		n.takeSeatBack()
+	if n.member.rejoin.mayTakeSeat(&n.run, n.rounds.follows()) {
+		n.step(core.MaySitDown{})
 	} else if !n.run.isMember() {
 		if n.rounds.replica != nil {
 			n.desynchronise("dropped from the epoch")
@@ -326,7 +326,7 @@ func (n *Node) roundWitness() {
 	next := n.run.state.Progress.Step + 1
 	_, ahead := n.engine.Ahead(next)
 	n.engine.CancelTraining(func(uint32) bool { return ahead })
-	if rs := n.keepUp(); rs != nil && !n.seat.leaving.Begun() {
+	if rs := n.keepUp(); rs != nil && !n.member.Leave.Begun() {
 		n.sendWitness(rs, true)
 		n.takeOwed()
 		n.trainAhead(rs)
@@ -368,7 +368,7 @@ func (n *Node) sendWitness(rs *roundState, now bool) {
 	proof, count := rs.Witness()
 	proof.Claim = rs.claim
 	if member, known := n.run.state.Member(n.run.myself()); known && n.run.state.Config.VerificationPercent > 0 {
-		proof.Reveal = n.seat.reveals.withProof(member, n.run.state.Progress.Epoch)
+		proof.Reveal = n.member.Commitments.WithProof(member, n.run.state.Progress.Epoch)
 	}
 	n.actions.submit("witness", proof.Step, proof, func() {
 		n.report.log.Debug("witnessed", "step", proof.Step, "held", count, "batches", len(rs.Slots))

@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
@@ -17,7 +18,7 @@ import (
 
 // replica is the state of a client that follows an epoch with the epoch's model.
 type replica struct {
-	epoch   epochKey
+	epoch   core.Epoch
 	hash    [32]byte // after step
 	before  [32]byte // after step - 1; in the first round hash
 	step    uint32   // newest applied step; before the first round the epoch's start step - 1
@@ -31,7 +32,7 @@ type replica struct {
 
 // isAfter reports whether the weights are too new for the results of a round.
 func (r *replica) isAfter(step, lag uint32) bool {
-	return r.has >= r.epoch.startStep && r.has+lag > step
+	return r.has >= r.epoch.StartStep && r.has+lag > step
 }
 
 const (
@@ -53,11 +54,11 @@ func newestStep(r *replica, held *modelsync.Model) uint32 {
 
 // beganWith returns the digest of the model that an epoch started with, or zero if it is unknown,
 // because the client starts with a later one.
-func beganWith(key epochKey, m *modelsync.Model) (digest [32]byte) {
+func beganWith(key core.Epoch, m *modelsync.Model) (digest [32]byte) {
 	switch {
-	case key.checkpoint.FromPeers():
-		return key.checkpoint.Digest
-	case m.Origin == key.checkpoint:
+	case key.Checkpoint.FromPeers():
+		return key.Checkpoint.Digest
+	case m.Origin == key.Checkpoint:
 		return m.Digest
 	}
 	return digest
@@ -69,7 +70,7 @@ func beganWith(key epochKey, m *modelsync.Model) (digest [32]byte) {
 // models are lost, and members whose model has no quorum take over the other model. l is the epoch's
 // first round, or nil.
 func (r *replica) findOtherModels(rs *roundState, s *coordinator.State, log *slog.Logger) {
-	if r.epoch.checkpoint.FromPeers() || r.otherModels || rs == nil || !rs.Began {
+	if r.epoch.Checkpoint.FromPeers() || r.otherModels || rs == nil || !rs.Began {
 		return
 	}
 	announced, others := rs.Origins()

@@ -1,88 +1,59 @@
 package client
 
 import (
-	"bytes"
-	"context"
-	"fmt"
+	"crypto/hmac"
+	"crypto/sha256"
 	"log/slog"
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/core"
-	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/keep"
 	"github.com/psyche-go/psyche/node/models"
 	"github.com/psyche-go/psyche/node/modelsync"
 )
 
-// seat manages this client's seat in the run.
-type seat struct {
-	greeted  bool                   // the client has seen a state
-	origin   origin                 // the model that the run trains
-	told     coordinator.Checkpoint // the run's checkpoint at the newest accepted Join
-	acked    time.Time              // when the newest accepted Join was sent, until a state shows it
-	asked    bool                   // this process has joined
-	again    bool                   // the next entry is a return: the model was lost, or the process restarted
-	check    *runCheck              // newest check; nil: none yet
-	waiting  waiting                // reason for waiting that was logged last
-	afterRun afterRun               // after the end of the run
-	leaving  core.Leave             // graceful leave
-	missing  missingModel           // the run's newest model, while it is not available
-	rejoin   rejoin                 // return to a running epoch
-	reveals  reveals                // for the draws of the run
+// membership is this client's membership of a run.
+type membership struct {
+	*core.Member
+	origin   origin   // the model that the run trains
+	waiting  waiting  // reason for waiting that was logged last
+	afterRun afterRun // after the end of the run
+	rejoin   rejoin   // return to a running epoch
 }
 
-// runCheck is the result of CheckRun for a definition of the run.
-type runCheck struct {
-	task       core.ID
-	definition []byte
-	fromPeers  bool // the model was to come from members; checked again if the run falls back to its initial one
-	passed     bool
+// domainSecrets is the key derivation domain of the secrets of core.Commitments.
+const domainSecrets = "psyche/secrets/v1"
+
+// secretOf returns the secret of a key's commitments in a run.
+func secretOf(key identity.Key, run [32]byte) [32]byte {
+	mac := hmac.New(sha256.New, key.Private().Seed())
+	mac.Write(append([]byte(domainSecrets), run[:]...))
+	return [32]byte(mac.Sum(nil))
 }
 
-// checked reports whether a check has shown that this client can do its part in the run's current
-// definition, and starts the check if necessary. The client is checked before it joins, because the
-// other members would wait for a client that cannot do its part.
-func (s *seat) checked(run env.Definition, e *engine, check func(context.Context, env.Definition) error, fail func(error)) bool {
-	if check == nil {
-		return true
+// modelOf describes a model; nil: none.
+func modelOf(m *modelsync.Model) *core.Model {
+	if m == nil {
+		return nil
 	}
-	fromPeers := run.Checkpoint.FromPeers()
-	if c := s.check; c != nil && bytes.Equal(c.definition, run.Definition) && (c.fromPeers == fromPeers || c.passed && fromPeers) {
-		return c.passed
-	}
-	if s.check != nil {
-		e.Drop(s.check.task)
-	}
-	c := &runCheck{definition: run.Definition, fromPeers: fromPeers}
-	s.check = c
-	c.task = spawn(e.tasks, &e.Jobs, core.Check{}, func(ctx context.Context) failure {
-		return failure{check(ctx, run), ctx.Err() != nil}
-	}, func(f failure) {
-		switch {
-		case f.cancelled:
-		case f.err != nil:
-			fail(fmt.Errorf("check before joining the run: %w", f.err))
-		default:
-			c.passed = true
-		}
-	}, nil)
-	return false
+	return &core.Model{Step: m.Step, Digest: m.Digest, Origin: m.Origin}
 }
 
 // reportWaiting logs what this client waits for, if that has changed.
-func (s *seat) reportWaiting(v *view, e *submitter, log *slog.Logger) {
-	if !e.flying("join") { // the log line about joining comes first
-		s.waiting = s.waiting.said(v.waitsFor(), e.tasks.Now(), log)
+func (m *membership) reportWaiting(v *view, e *submitter, log *slog.Logger) {
+	if !e.Flying(core.JoinKind) { // the log line about joining comes first
+		m.waiting = m.waiting.said(v.waitsFor(), e.tasks.Now(), log)
 	}
 }
 
 // awaitRoom reports whether the client waits for room on the disk, because its last checkpoint could
 // not be saved. Without the wait, the user could not keep the final model by removing other files.
-func (s *seat) awaitRoom(saver *keep.Saver, log *slog.Logger, dir string, now time.Time, limit time.Duration) bool {
-	p := &s.afterRun
-	if s.leaving.Begun() || p.over(now, limit) || !saver.Hasten() {
+func (m *membership) awaitRoom(saver *keep.Saver, log *slog.Logger, dir string, now time.Time, limit time.Duration) bool {
+	p := &m.afterRun
+	if m.Leave.Begun() || p.over(now, limit) || !saver.Hasten() {
 		return false
 	}
 	if !p.full {
@@ -93,27 +64,27 @@ func (s *seat) awaitRoom(saver *keep.Saver, log *slog.Logger, dir string, now ti
 	return true
 }
 
-// holdings are the models that this client can load by itself.
+// holdings are the models that this client can load by itself. They implement core.Holdings.
 type holdings struct {
 	models *modelsync.Models
 	copies *models.Copies
 	saver  *keep.Saver
 }
 
-// checkpoint reports whether this client can load the run's checkpoint by itself: its parts are
+// Checkpoint reports whether this client can load the run's checkpoint by itself: its parts are
 // still in memory, independent of the trainer's weights, or on its disk.
-func (h *holdings) checkpoint(s *coordinator.State) bool {
+func (h *holdings) Checkpoint(s *coordinator.State) bool {
 	c := s.Model.Checkpoint
 	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.copies.Holds(c.Digest)) || h.saver.Holds(c)
 }
 
-// newest returns the newest model that the run recorded and this client holds, or zero.
-func (h *holdings) newest(s *coordinator.State) coordinator.Recorded {
+// Newest returns the newest model that the run recorded and this client holds, or zero.
+func (h *holdings) Newest(s *coordinator.State) coordinator.Recorded {
 	c := s.Model.Checkpoint
 	switch {
 	case !c.FromPeers():
 		return coordinator.Recorded{}
-	case h.checkpoint(s):
+	case h.Checkpoint(s):
 		return coordinator.Recorded{Step: c.Step, Digest: c.Digest}
 	}
 	saved, _ := h.saver.Newest(s)
@@ -123,6 +94,17 @@ func (h *holdings) newest(s *coordinator.State) coordinator.Recorded {
 		}
 	}
 	return saved
+}
+
+// Saved returns the newest model in the folder that the run recorded.
+func (h *holdings) Saved(s *coordinator.State) (newest coordinator.Recorded, found bool) {
+	return h.saver.Newest(s)
+}
+
+// Before returns the step of the newest checkpoint of the run in the folder before a step; 0: none.
+func (h *holdings) Before(step uint32) uint32 {
+	newest, _ := h.saver.Folder.NewestBefore(step)
+	return newest
 }
 
 // unreported reports whether this client has a model that it has not reported.
@@ -136,30 +118,4 @@ func (h *holdings) unreported(s *coordinator.State, id coordinator.ClientID) boo
 	}
 	_, more := h.copies.Unreported(s, me)
 	return more
-}
-
-// A restarted client may have only an older model of the run, from which the run could continue.
-// Such a client waits up to holderTimeout for a holder of the newest model, and logs that it waits
-// every holderReminder.
-const (
-	holderTimeout  = 5 * time.Minute
-	holderReminder = time.Minute
-)
-
-// missingModel describes a client's wait for the run's newest recorded model, which no connected
-// client has.
-type missingModel struct {
-	of     coordinator.Checkpoint
-	since  time.Time // zero: the model is available
-	said   time.Time
-	older  uint32 // step of the newest checkpoint in the folder
-	usable bool   // the run has recorded that older checkpoint
-}
-
-func (m *missingModel) text(left time.Duration) string {
-	message := fmt.Sprintf("the newest model that the run recorded is of step %d; no connected member has it, and --checkpoint-dir has only step %d; this client waits for a member with the newer model, ", m.of.Step, m.older)
-	if m.usable {
-		return message + fmt.Sprintf("at most %s more (not at all with --accept-loss); then it joins, and if the run's own wait for the model ends too, the run continues without steps %d to %d", left.Round(time.Second), m.older+1, m.of.Step)
-	}
-	return message + "because the run would otherwise restart from its initial model; if no member has the newer model, start this client with --accept-loss"
 }

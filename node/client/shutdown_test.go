@@ -3,14 +3,12 @@ package client
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -27,38 +25,6 @@ type submissions struct {
 func (s *submissions) Submit(_ context.Context, a coordinator.Action) error {
 	s.actions = append(s.actions, a)
 	return nil
-}
-
-// TestEndingClientGivesUpItsSeat checks that a client that ends gives up its seat, also a seat that
-// it has just requested, or a seat of its previous process.
-func TestEndingClientGivesUpItsSeat(t *testing.T) {
-	me := coordinator.ClientID{7}
-	tests := map[string]struct {
-		state *coordinator.State
-		asked bool
-		want  int
-	}{
-		"nothing seen":                    {nil, false, 0},
-		"no seat":                         {&coordinator.State{Pending: []coordinator.Client{{ID: coordinator.ClientID{8}}}}, false, 0},
-		"asked, and the state is older":   {&coordinator.State{}, true, 1},
-		"waits since the process before":  {&coordinator.State{Pending: []coordinator.Client{{ID: me}}}, false, 1},
-		"member since the process before": {&coordinator.State{Epoch: coordinator.Epoch{Clients: []coordinator.Client{{ID: me, State: coordinator.Healthy}}}}, false, 1},
-		"withdrawn":                       {&coordinator.State{Epoch: coordinator.Epoch{Clients: []coordinator.Client{{ID: me, State: coordinator.Withdrawn}}}}, false, 0},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			host := &submissions{}
-			run := &view{me: identity.ID(me), state: test.state}
-			if test.state != nil {
-				run.fit, run.slow = healthyMembers(test.state)
-			}
-			actions := &submitter{tasks: &env.Tasks{Runtime: newGoroutines(nil)}, backend: host, log: slog.New(slog.DiscardHandler)}
-			actions.withdraw(t.Context(), run, test.asked, time.Minute)
-			if len(host.actions) != test.want {
-				t.Errorf("submitted %v", host.actions)
-			}
-		})
-	}
 }
 
 // TestInterruptEndsTheWaitForAHungDisk checks a client whose run is over and whose disk does not

@@ -104,7 +104,7 @@ func (t *snapshotter) putDown(trainer env.Lender) {
 	t.lent, t.until, t.free, t.there = lent, t.saver.Tasks.Now().Add(limit), false, nil
 	m, facts := &modelsync.Model{Step: step, Source: "held"}, keep.FactsAfter(t.run.state, step)
 	begun := t.saver.Tasks.Now()
-	t.writes = spawn(t.saver.Tasks, &t.engine.Jobs, core.Write{Step: step}, func(ctx context.Context) error {
+	t.writes = spawn(t.saver.Tasks, t.engine.Jobs, core.Write{Step: step}, func(ctx context.Context) error {
 		return t.saver.Tasks.AtDisk(func() error {
 			return recovered(func() error {
 				_, err := lent.Save(ctx, t.saver.Folder.Pending(step), facts, func(_ checkpoint.Snapshot, dir string) ([32]byte, error) {

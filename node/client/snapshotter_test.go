@@ -52,7 +52,7 @@ func TestModelsOfEpochsArePutDown(t *testing.T) {
 // TestFailedWriteOfAModel checks that neither part of a failed write of an epoch's model has a
 // result: not its task, and not the trainer's work that lends the model.
 func TestFailedWriteOfAModel(t *testing.T) {
-	e := &engine{}
+	e := &engine{Jobs: &core.Jobs{}}
 	take := snapshotter{engine: e, lent: keep.NewLent(), lends: e.Start(core.Snapshot{}, func() {}), writes: e.Spawn(core.Write{})}
 	if take.notPutDown(context.Canceled); e.Wanted(take.lends) || e.Wanted(take.writes) || e.Idle() {
 		t.Error("a part of the write continues")

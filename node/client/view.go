@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/backend"
@@ -78,30 +79,16 @@ func (v *view) startOf(step uint32) wire.Head {
 	return wire.Head{}
 }
 
-// epochKey identifies an epoch by its starting model. A Warmup that is aborted and repeated with
-// the same model has the same key.
-type epochKey struct {
-	startStep  uint32
-	checkpoint coordinator.Checkpoint
-}
-
 // definition returns the parameters of a trainer of the run.
 func (v *view) definition() env.Definition {
 	return env.Definition{Model: v.state.Model, Audited: v.state.Config.VerificationPercent > 0}
 }
 
-// term returns the number of the term of a step in the epoch.
-func (k epochKey) term(step uint32) uint32 {
-	return (max(step, k.startStep) - k.startStep) / coordinator.TermRounds
-}
-
 // term returns the current term of the epoch.
-func (v *view) term() uint32 { return v.epoch().term(v.state.Progress.Step) }
+func (v *view) term() uint32 { return v.epoch().Term(v.state.Progress.Step) }
 
-// epoch returns the key of the running epoch.
-func (v *view) epoch() epochKey {
-	return epochKey{v.state.Epoch.StartStep, v.state.Model.Checkpoint}
-}
+// epoch returns the running epoch.
+func (v *view) epoch() core.Epoch { return core.EpochOf(v.state) }
 
 // myself returns the key of this client as a coordinator.ClientID.
 func (v *view) myself() coordinator.ClientID { return coordinator.ClientID(v.me) }
@@ -129,12 +116,6 @@ func (v *view) isMember() bool { return v.healthy(v.myself()) }
 // hasSeat reports whether this client is a member or pending, including through an earlier process.
 func (v *view) hasSeat() bool {
 	return v.state != nil && (v.isMember() || slices.ContainsFunc(v.state.Pending, v.is))
-}
-
-// knownBefore reports whether the run knows this key.
-func (v *view) knownBefore() bool {
-	return slices.ContainsFunc(v.state.Epoch.Clients, v.is) || slices.ContainsFunc(v.state.Epoch.Exited, v.is) ||
-		slices.ContainsFunc(v.state.Pending, v.is)
 }
 
 // admitted returns the peers that may talk to this client: members and pending clients, and in a

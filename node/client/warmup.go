@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -19,7 +18,7 @@ import (
 
 // warmup gets the model that the epoch starts from and sends Ready.
 func (n *Node) warmup() {
-	if !n.closeEpoch() || n.seat.leaving.Begun() || !n.run.isMember() {
+	if !n.closeEpoch() || n.member.Leave.Begun() || !n.run.isMember() {
 		return
 	}
 	if n.rounds.replica == nil {
@@ -36,29 +35,18 @@ func (n *Node) warmup() {
 			return
 		}
 		hash := tally.StartReplica(m.Digest)
-		n.enter(m, key, key.startStep-1, hash, hash)
+		n.enter(m, key, key.StartStep-1, hash, hash)
 	}
 	if first := n.run.predict(n.Draws); first.ok { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
 		n.engine.reader.read(first.batch, n.run.CompletionTime())
 	}
-	if slices.Contains(n.run.state.Epoch.Ready, n.run.myself()) {
-		return
-	}
-	epoch := n.run.state.Progress.Epoch
-	member, _ := n.run.state.Member(n.run.myself())
-	ready, ok := n.seat.reveals.ready(member, epoch, n.tasks.Now())
-	if !ok {
-		return // it joins again
-	}
-	n.actions.submit("ready", n.rounds.replica.epoch, ready, func() {
-		n.report.log.Info("ready", "epoch", epoch)
-	})
+	n.step(core.Prepared{})
 }
 
 // enter gives the client its replica of the epoch. The client started from the model m. Its replica hash
 // after the given step is hash, and the one after the previous step is before.
-func (n *Node) enter(m *modelsync.Model, key epochKey, step uint32, hash, before [32]byte) {
+func (n *Node) enter(m *modelsync.Model, key core.Epoch, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
 	n.engine.outlook = core.Outlook{}
 	n.models.copies.Model = m.Size
@@ -67,10 +55,7 @@ func (n *Node) enter(m *modelsync.Model, key epochKey, step uint32, hash, before
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
 		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,
 	})
-	if n.seat.again && n.run.isMember() {
-		n.seat.again = false
-		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
-	}
+	n.step(core.Entered{})
 	if lapse, lost := n.run.lapseNow(); lost {
 		n.report.log.Warn("the run continues from an older model; the results of some counted steps are lost", "first_step", lapse.First, "last_step", lapse.Last)
 	}
@@ -79,7 +64,7 @@ func (n *Node) enter(m *modelsync.Model, key epochKey, step uint32, hash, before
 
 // prepare sets the optimizer up for the epoch. A cold start begins without momentum and with a
 // small learning rate, the same for all members.
-func (n *Node) prepare(model *modelsync.Model, epoch epochKey) {
+func (n *Node) prepare(model *modelsync.Model, epoch core.Epoch) {
 	trainer := n.engine.trainer
 	var steps uint32
 	if n.run.state.Epoch.ColdStart {
@@ -87,7 +72,7 @@ func (n *Node) prepare(model *modelsync.Model, epoch epochKey) {
 	}
 	reset := n.run.state.Epoch.ColdStart && !model.Fresh
 	start(&n.engine, core.Prepare{}, func(ctx context.Context) failure {
-		err := trainer.SetColdStart(ctx, epoch.startStep, steps)
+		err := trainer.SetColdStart(ctx, epoch.StartStep, steps)
 		if err == nil && reset {
 			err = trainer.ResetOptimizer(ctx)
 		}
@@ -97,7 +82,7 @@ func (n *Node) prepare(model *modelsync.Model, epoch epochKey) {
 		case f.err == nil:
 			n.engine.prepared = preparation{model, epoch, steps}
 			if reset {
-				n.auditor.ForgetMomentum(epoch.startStep)
+				n.auditor.ForgetMomentum(epoch.StartStep)
 			}
 		case !f.cancelled:
 			n.fail(fmt.Errorf("prepare the optimizer: %w", f.err))
@@ -161,7 +146,7 @@ func (n *Node) obtained(a *modelsync.Attempt, err error, cancelled bool) {
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
 	defer n.models.PutDown(a.Model, a.Model.Dir)
 	if a.Running {
-		n.seat.rejoin.obtained(a.Model, &n.models.copies, err, cancelled)
+		n.member.rejoin.obtained(a.Model, &n.models.copies, err, cancelled)
 		return
 	}
 	m := a.Model

@@ -65,9 +65,9 @@ func TestEndsOfScopes(t *testing.T) {
 // again, or another epoch has begun.
 func TestReplaysOfAnEarlierReturn(t *testing.T) {
 	r, jobs := &rejoin{}, &core.Jobs{}
-	epoch := epochKey{startStep: 5}
+	epoch := core.Epoch{StartStep: 5}
 	for name, change := range map[string]func(){
-		"another epoch": func() { r.into(epochKey{startStep: 9}, jobs) },
+		"another epoch": func() { r.into(core.Epoch{StartStep: 9}, jobs) },
 		"lost again":    func() { r.again(epoch, 0, jobs) },
 	} {
 		r.into(epoch, jobs)
@@ -138,15 +138,15 @@ func TestStaleResultsAreDropped(t *testing.T) {
 		tasks := &env.Tasks{Work: t.Context()}
 		own := newGoroutines(tasks)
 		tasks.Runtime = own
-		e := &engine{tasks: tasks}
+		e := &engine{Jobs: &core.Jobs{}, tasks: tasks}
 		e.speculation = &speculation{}
 		for _, stale := range []bool{false, true} {
 			took, dropped := 0, 0
 			do := func(context.Context) int { return 3 }
 			take, drop := func(n int) { took += n }, func(n int) { dropped += n }
 			start(e, core.Apply{}, do, take, drop)
-			spawn(tasks, &e.Jobs, core.Write{}, do, take, drop)
-			spawn(tasks, &e.Jobs, core.Load{}, do, take, nil)
+			spawn(tasks, e.Jobs, core.Write{}, do, take, drop)
+			spawn(tasks, e.Jobs, core.Load{}, do, take, nil)
 			if stale {
 				e.leave()
 			}

@@ -1,6 +1,20 @@
 // Package core contains decisions of a member of a run as values. It has no context, clock,
 // goroutine, disk or network: package node/client executes the decisions.
 //
+// One goroutine drives a Member:
+//
+//	m.Step(now, event)   // after each event
+//	ready := m.Ready()   // effects of the event, for the caller to execute
+//	m.Advance()          // after the caller has executed them; only then the next Step may follow
+//
+// A Member compares the desired state with the actual state in each Step, so events may be lost or
+// repeated. The scripts in testdata specify its decisions.
+//
+//   - member.go: Member passes each event to the phase that it belongs to.
+//   - ready.go: the form of events and effects.
+//   - seat.go: Join, Ready, Return and Withdraw; holder.go: the wait for a holder of the run's model.
+//   - commitments.go: the values that Join and Ready commit to.
+//   - actions.go: Actions decides when an action may be sent again.
 //   - jobs.go: Jobs tracks the work in progress, and decides whether a result is still wanted when
 //     the work ends.
 //   - work.go: the kinds of work.

@@ -1,19 +1,15 @@
-package client
+package core
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"time"
 
 	"github.com/psyche-go/psyche/base/hashchain"
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
 const (
-	// domainSecrets is the key derivation domain of the secrets for reveals.
-	domainSecrets = "psyche/secrets/v1"
 	// searchedEpochs is the number of past epochs in which to search for the committed value of an
 	// earlier process. Members commit again in every epoch, and a pending client does so for at
 	// most one epoch.
@@ -26,10 +22,10 @@ const (
 	rememberedChains = 1024
 )
 
-// reveals contains the values that this client commits to for the draws of the run. They form hash
-// chains. The client reveals one value when it is ready and, in a run with audits, another with
-// each proof. They are derived from its key, so that it finds them again after a restart.
-type reveals struct {
+// Commitments contains the values that this member commits to for the draws of the run. They form
+// hash chains. The member reveals one value when it is ready and, in a run with audits, another with
+// each proof. They are derived from a secret of its key, so that it finds them again after a restart.
+type Commitments struct {
 	secret [32]byte
 	next   [32]byte         // newest commitment of this process, to a value not yet revealed
 	used   map[chainOf]bool // chains that this process committed to
@@ -43,17 +39,16 @@ type chainOf struct {
 	number uint8
 }
 
-func newReveals(key identity.Key, run [32]byte) reveals {
-	mac := hmac.New(sha256.New, key.Private().Seed())
-	mac.Write(append([]byte(domainSecrets), run[:]...))
-	return reveals{
-		secret: [32]byte(mac.Sum(nil)), used: make(map[chainOf]bool),
+// NewCommitments returns the commitments of a secret, which is different for each key and each run.
+func NewCommitments(secret [32]byte) Commitments {
+	return Commitments{
+		secret: secret, used: make(map[chainOf]bool),
 		chains: make(map[chainOf]*hashchain.Chain), found: make(map[[32]byte]*hashchain.Chain),
 	}
 }
 
 // chain returns one of the chains of an epoch.
-func (r *reveals) chain(of chainOf) *hashchain.Chain {
+func (r *Commitments) chain(of chainOf) *hashchain.Chain {
 	c := r.chains[of]
 	if c == nil {
 		if len(r.chains) >= rememberedChains {
@@ -69,7 +64,7 @@ func (r *reveals) chain(of chainOf) *hashchain.Chain {
 // commitment returns the next commitment, which stays the same until ready has used it. The time
 // determines the chain, so that a restarted client almost never reuses a chain with a revealed
 // value.
-func (r *reveals) commitment(epoch uint32, now time.Time) [32]byte {
+func (r *Commitments) commitment(epoch uint32, now time.Time) [32]byte {
 	if r.next != [32]byte{} {
 		return r.next
 	}
@@ -89,21 +84,21 @@ func (r *reveals) commitment(epoch uint32, now time.Time) [32]byte {
 	}
 }
 
-func (r *reveals) remember(commitment [32]byte, c *hashchain.Chain) {
+func (r *Commitments) remember(commitment [32]byte, c *hashchain.Chain) {
 	if len(r.found) >= rememberedChains {
 		clear(r.found)
 	}
 	r.found[commitment] = c
 }
 
-// opens reports whether this client can reveal the value of its commitment in the state.
-func (r *reveals) opens(c *coordinator.Client, epoch uint32) bool {
+// opens reports whether this member can reveal the value of its commitment in the state.
+func (r *Commitments) opens(c *coordinator.Client, epoch uint32) bool {
 	_, _, ok := r.open(c.Commitment, epoch)
 	return ok
 }
 
 // open returns the value of a commitment, and the number of values left after it.
-func (r *reveals) open(commitment [32]byte, epoch uint32) (value [32]byte, left int, ok bool) {
+func (r *Commitments) open(commitment [32]byte, epoch uint32) (value [32]byte, left int, ok bool) {
 	if commitment == [32]byte{} {
 		return value, 0, true
 	}
@@ -123,7 +118,7 @@ func (r *reveals) open(commitment [32]byte, epoch uint32) (value [32]byte, left 
 }
 
 // search looks for the chain of a value that an earlier process of this key committed to.
-func (r *reveals) search(commitment [32]byte, epoch uint32) *hashchain.Chain {
+func (r *Commitments) search(commitment [32]byte, epoch uint32) *hashchain.Chain {
 	for back := range min(searchedEpochs, epoch+1) {
 		for number := range uint8(chainsOfEpoch) {
 			c := r.chain(chainOf{epoch - back, number})
@@ -135,9 +130,9 @@ func (r *reveals) search(commitment [32]byte, epoch uint32) *hashchain.Chain {
 	return nil
 }
 
-// withProof returns the value that a witness reveals with its proof. It is zero if there is none,
-// or if it would be the last value, which the client needs in the next epoch.
-func (r *reveals) withProof(member *coordinator.Client, epoch uint32) [32]byte {
+// WithProof returns the value that a witness reveals with its proof. It is zero if there is none,
+// or if it would be the last value, which the member needs in the next epoch.
+func (r *Commitments) WithProof(member *coordinator.Client, epoch uint32) [32]byte {
 	value, left, ok := r.open(member.Commitment, epoch)
 	if !ok || left == 0 {
 		return [32]byte{}
@@ -150,7 +145,7 @@ func (r *reveals) withProof(member *coordinator.Client, epoch uint32) [32]byte {
 
 // ready returns the action that reports that a member holds the epoch's model. ok is false if it
 // cannot reveal the value of its commitment.
-func (r *reveals) ready(member *coordinator.Client, epoch uint32, now time.Time) (a coordinator.Ready, ok bool) {
+func (r *Commitments) ready(member *coordinator.Client, epoch uint32, now time.Time) (a coordinator.Ready, ok bool) {
 	if a.Reveal, _, ok = r.open(member.Commitment, epoch); !ok {
 		return a, false
 	}

@@ -1,0 +1,88 @@
+package core
+
+import (
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Member decides what a member of a run does, phase by phase. It is not safe for concurrent use.
+//
+//	m.Step(now, event) // after every event
+//	m.Ready()          // the effects of the event, for the caller to execute
+//	m.Advance()        // after that; only then the next event may follow
+type Member struct {
+	common
+	seat  seat
+	taken bool // Ready has returned the effects
+}
+
+// Events of every phase.
+type (
+	// Seen is a newer state of the run. The member does not modify it.
+	Seen struct{ State *coordinator.State }
+
+	// Answered is the host's answer to a submitted action. Err is nil if the host accepted the action.
+	Answered struct {
+		Kind string
+		Err  error
+	}
+)
+
+func (Seen) event()     {}
+func (Answered) event() {}
+
+// New returns a client that has not seen a run.
+func New(o Options) *Member { return &Member{common: common{Options: o}} }
+
+// Step handles an event.
+func (m *Member) Step(now time.Time, e Event) {
+	if m.taken {
+		panic("core: Step between Ready and Advance")
+	}
+	m.now = now
+	c := &m.common
+	switch e := e.(type) {
+	case Seen:
+		m.state = e.State
+	case Began:
+		m.Commitments = NewCommitments(e.Secret)
+		m.seat.begin(c)
+	case Look:
+		m.seat.look(c, e)
+	case Checked:
+		m.seat.done(c, e)
+	case Prepared:
+		m.seat.prepared(c)
+	case Entered:
+		m.seat.entered(c)
+	case Lost:
+		m.seat.again = true
+	case MaySitDown:
+		m.seat.sitDown(c)
+	case Left:
+		m.seat.left(c)
+	case Answered:
+		if action := m.Actions.Done(now, e.Kind, e.Err); e.Err == nil {
+			m.seat.accepted(c, action)
+		}
+	}
+}
+
+// Ready returns the effects of the events since the last Advance.
+func (m *Member) Ready() Ready {
+	m.taken = true
+	return m.ready
+}
+
+// Advance must be called once the effects that Ready returned are executed.
+func (m *Member) Advance() {
+	if !m.taken {
+		panic("core: Advance before Ready")
+	}
+	m.ready, m.taken = Ready{}, false
+}
+
+// Known reports whether the run knew this client before it came, or the client has lost its model:
+// its next entry is a return.
+func (m *Member) Known() bool { return m.seat.again }

@@ -1,0 +1,211 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// stepper is a Member, or a mutation of it.
+type stepper interface {
+	Step(now time.Time, e Event)
+	Ready() Ready
+	Advance()
+}
+
+// The mutations change one rule each.
+type (
+	forgetsFlights   struct{ *Member }
+	believesOldCheck struct{ *Member }
+	skipsCheck       struct{ *Member }
+	joinsLeaving     struct{ *Member }
+)
+
+func (m forgetsFlights) Step(now time.Time, e Event) {
+	if _, answer := e.(Answered); !answer {
+		for _, known := range m.Actions.kinds {
+			known.flying = false
+		}
+	}
+	m.Member.Step(now, e)
+}
+
+func (m believesOldCheck) Step(now time.Time, e Event) {
+	if done, is := e.(Checked); is && m.seat.check != nil {
+		m.Jobs.Done(done.ID)
+		m.seat.check.passed = done.Err == nil && !done.Cancelled
+		return
+	}
+	m.Member.Step(now, e)
+}
+
+func (m skipsCheck) Step(now time.Time, e Event) {
+	m.Checks = false
+	m.Member.Step(now, e)
+}
+
+func (m joinsLeaving) Step(now time.Time, e Event) {
+	m.Leave = Leave{}
+	m.Member.Step(now, e)
+}
+
+// Rules of a member's actions.
+var (
+	errTwoFlights = errors.New("two actions of a kind are in flight")
+	errUnchecked  = errors.New("a client joins a run that it has not checked")
+	errLeaving    = errors.New("a leaving client asks for a seat")
+)
+
+// TestMutationsOfAMember checks that random histories of a member break no rule of its actions, and that
+// they find each mutation of the rules.
+func TestMutationsOfAMember(t *testing.T) {
+	for _, m := range []struct {
+		name string
+		make func(m *Member) stepper
+		want error // nil: it breaks no rule
+	}{
+		{"none", func(m *Member) stepper { return m }, nil},
+		{"an action in flight is forgotten", func(m *Member) stepper { return forgetsFlights{m} }, errTwoFlights},
+		{"the result of an earlier check is applied", func(m *Member) stepper { return believesOldCheck{m} }, errUnchecked},
+		{"a client joins without a check", func(m *Member) stepper { return skipsCheck{m} }, errUnchecked},
+		{"a leaving client joins", func(m *Member) stepper { return joinsLeaving{m} }, errLeaving},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			for seed := range uint64(100) {
+				if err := live(m.make, seed); !errors.Is(err, m.want) {
+					t.Fatalf("seed %d: %v, want %v", seed, err, m.want)
+				} else if err != nil {
+					return
+				}
+			}
+			if m.want != nil {
+				t.Error("not found")
+			}
+		})
+	}
+}
+
+// life is a random history of a member.
+type life struct {
+	stepper
+	member  *Member
+	now     time.Time
+	flying  map[string]bool
+	checks  map[ID]string // running checks, with the definition of the run
+	passed  map[string]bool
+	state   *coordinator.State
+	held    *Model
+	leaving bool
+}
+
+// live lets a member live through a random history, and returns the rule that it breaks.
+func live(build func(*Member) stepper, seed uint64) error {
+	chance := rand.New(rand.NewPCG(seed, 1))
+	m := New(Options{ID: me, Checks: true, Folder: true, AcceptLoss: true, Holdings: &script{}})
+	l := &life{stepper: build(m), member: m, now: time.Unix(1000, 0), flying: map[string]bool{}, checks: map[ID]string{}, passed: map[string]bool{}}
+	for range 300 {
+		if err := l.step(chance); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step makes one event happen, after which the member looks at its seat.
+func (l *life) step(chance *rand.Rand) error {
+	l.now = l.now.Add(time.Duration(chance.IntN(3000)) * time.Millisecond)
+	switch chance.IntN(8) {
+	case 0, 1:
+		if err := l.see(chance); err != nil {
+			return err
+		}
+	case 2, 3:
+		if kinds := slices.Sorted(maps.Keys(l.flying)); len(kinds) > 0 {
+			kind := kinds[chance.IntN(len(kinds))]
+			answer := []error{nil, coordinator.ErrWrongEpoch, errors.New("no answer")}[chance.IntN(3)]
+			delete(l.flying, kind)
+			if err := l.pass(Answered{kind, answer}); err != nil {
+				return err
+			}
+		}
+	case 4, 5:
+		if ids := slices.Sorted(maps.Keys(l.checks)); len(ids) > 0 {
+			id := ids[chance.IntN(len(ids))]
+			definition := l.checks[id]
+			delete(l.checks, id)
+			cancelled := chance.IntN(4) == 0
+			l.passed[definition] = l.passed[definition] || !cancelled
+			if err := l.pass(Checked{ID: id, Cancelled: cancelled}); err != nil {
+				return err
+			}
+		}
+	case 7:
+		if chance.IntN(20) == 0 && !l.leaving {
+			l.leaving = true
+			l.member.Leave.Begin(l.now, time.Second)
+		}
+	}
+	return l.look()
+}
+
+// see passes a state of the run.
+func (l *life) see(chance *rand.Rand) error {
+	first := l.state == nil
+	s := &coordinator.State{RunState: []coordinator.RunState{coordinator.WaitingForMembers, coordinator.RoundTrain, coordinator.Cooldown}[chance.IntN(3)]}
+	s.Progress.Step, s.Epoch.StartStep, s.OriginStep = uint32(2+chance.IntN(3)), 1, 1
+	s.Model.Checkpoint.Kind, s.Model.Definition = coordinator.CheckpointLocal, fmt.Append(nil, chance.IntN(3))
+	switch client := (coordinator.Client{ID: me, State: coordinator.Healthy}); chance.IntN(3) {
+	case 0:
+		s.Epoch.Clients = append(s.Epoch.Clients, client)
+	case 1:
+		s.Pending = append(s.Pending, client)
+	}
+	l.state, l.held = s, nil
+	if chance.IntN(2) == 0 {
+		l.held = &Model{Step: s.Progress.Step - 1}
+	}
+	if err := l.pass(Seen{s}); err != nil || !first {
+		return err
+	}
+	return l.pass(Began{})
+}
+
+// look passes what the loop of a client passes after every event.
+func (l *life) look() error {
+	if l.state == nil {
+		return nil
+	}
+	return l.pass(Look{Held: l.held})
+}
+
+// pass passes an event, and checks its effects.
+func (l *life) pass(e Event) error {
+	l.Step(l.now, e)
+	ready := l.Ready()
+	for _, a := range ready.Submit {
+		if l.flying[a.Kind] {
+			return errTwoFlights
+		}
+		l.flying[a.Kind] = true
+		switch a.Action.(type) {
+		case coordinator.Join:
+			if l.leaving {
+				return errLeaving
+			}
+			if !l.passed[string(l.state.Model.Definition)] {
+				return errUnchecked
+			}
+		}
+	}
+	for _, started := range ready.Start {
+		l.checks[started.ID] = string(l.state.Model.Definition)
+	}
+	l.Advance()
+	return nil
+}

@@ -1,0 +1,113 @@
+package core
+
+import (
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Options configure a Member.
+type Options struct {
+	ID         coordinator.ClientID
+	Name       string // for Join; may be empty
+	Holdings   Holdings
+	Folder     bool // the member writes checkpoints to a folder
+	AcceptLoss bool // the member joins even if steps of the run may be lost
+	Checks     bool // the member checks before a Join whether it can do its part
+}
+
+// Holdings finds models that this member can load by itself. A member calls its methods only when
+// their results matter, because they may read the disk.
+type Holdings interface {
+	// Checkpoint reports whether the member can load the run's checkpoint.
+	Checkpoint(s *coordinator.State) bool
+	// Newest returns the newest model that the run recorded and that the member can load, or zero.
+	Newest(s *coordinator.State) coordinator.Recorded
+	// Saved returns the newest model in the folder that the run recorded.
+	Saved(s *coordinator.State) (newest coordinator.Recorded, found bool)
+	// Before returns the step of the newest checkpoint of the run in the folder before a step; 0: none.
+	Before(step uint32) uint32
+}
+
+// Model is a model between two epochs.
+type Model struct {
+	Step   uint32
+	Digest [32]byte
+	Origin coordinator.Checkpoint // checkpoint for which it was loaded; zero if it was trained here
+}
+
+// Event is an input of a Member. Its types are in the files of the phases.
+type Event interface{ event() }
+
+// Report is a message for the user. Its types are in the files of the phases.
+type Report interface{ report() }
+
+// Ready contains the effects of an event, in the order in which the caller executes them.
+type Ready struct {
+	Report []Report
+	Submit []Submission // the caller passes the answers to Step, as Answered
+	Start  []Started    // tasks that run concurrently with the trainer
+	Fail   error        // if not nil, the member ends with this error
+}
+
+// Submission is an action for the coordinator.
+type Submission struct {
+	Kind   string
+	Action coordinator.Action
+}
+
+// Started is work that has been recorded in Jobs.
+type Started struct {
+	ID   ID
+	Work Work
+}
+
+// common contains the state that all phases share.
+type common struct {
+	Options
+	Jobs        Jobs
+	Actions     Actions
+	Leave       Leave
+	Commitments Commitments // valid after Began
+
+	now   time.Time
+	state *coordinator.State // nil: none seen; never modified
+	ready Ready
+}
+
+// isMember reports whether this client is a healthy member of the epoch.
+func (c *common) isMember() bool {
+	me, ok := c.state.Member(c.ID)
+	return ok && me.State == coordinator.Healthy
+}
+
+// waits returns this client's entry among the clients that wait for the next epoch, or nil.
+func (c *common) waits() *coordinator.Client { return find(c.state.Pending, c.ID) }
+
+// find returns the entry of a client, or nil.
+func find(clients []coordinator.Client, id coordinator.ClientID) *coordinator.Client {
+	for i := range clients {
+		if clients[i].ID == id {
+			return &clients[i]
+		}
+	}
+	return nil
+}
+
+// submit submits an action unless the same action is in flight or was answered a moment ago.
+func (c *common) submit(kind string, about any, action coordinator.Action) (sends bool) {
+	if sends = c.Actions.Submit(c.now, kind, about, action); sends {
+		c.ready.Submit = append(c.ready.Submit, Submission{kind, action})
+	}
+	return sends
+}
+
+// start starts a task.
+func (c *common) start(w Work) ID {
+	id := c.Jobs.Spawn(w)
+	c.ready.Start = append(c.ready.Start, Started{id, w})
+	return id
+}
+
+// report adds a message for the user.
+func (c *common) report(r Report) { c.ready.Report = append(c.ready.Report, r) }
