@@ -34,10 +34,10 @@ func newAuditor(n *Node) *auditor.Auditor {
 // Model implements auditor.Client.
 func (a auditedNode) Model() (step uint32, m auditor.Model) {
 	switch r, held := a.node.rounds.replica, a.node.models.Held; {
-	case r != nil && r.closing:
-		return max(r.step, r.has), auditor.Outgoing
+	case r != nil && r.Closing:
+		return max(r.Step, r.Has), auditor.Outgoing
 	case r != nil:
-		return max(r.step, r.has), auditor.Replica
+		return max(r.Step, r.Has), auditor.Replica
 	case held != nil:
 		return held.Step, auditor.Final
 	}

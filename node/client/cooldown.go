@@ -1,63 +1,40 @@
 package client
 
-import (
-	"github.com/psyche-go/psyche/core/coordinator"
-)
+import "github.com/psyche-go/psyche/node/core"
 
 // cooldown applies outstanding results, shares the model and reports its digest.
 func (n *Node) cooldown() {
-	n.engine.CancelTraining(none)
-	if !n.closeEpoch() || n.models.Held == nil || !n.run.isMember() || n.models.Held.Step != n.run.state.Progress.Step-1 {
+	if !n.closeEpoch() {
 		return
 	}
-	if me, ok := n.run.state.Member(n.run.myself()); ok && me.Report.Step == n.run.state.Progress.Step-1 {
-		return
+	if ready := n.step(core.Cooldown{Held: modelOf(n.models.Held)}); ready.Persist != nil {
+		n.step(core.Persisted{Done: n.saver.Ahead(n.run.state)})
 	}
-	if !n.saver.Ahead(n.run.state) && !n.member.Leave.Begun() {
-		return
-	}
-	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}
-	n.actions.submit("checkpoint", report, report, func() {
-		n.report.log.Info("reported checkpoint", "step", report.Step-1, "digest", hexOf(report.Digest)[:16])
-	})
 }
 
 // closeEpoch finishes an epoch whose rounds are over: it applies the last results, and takes and
 // shares a snapshot of the model. It reports whether this work is complete, also for earlier epochs.
 // The loop calls it until then, even if the run has moved to the next Warmup.
 func (n *Node) closeEpoch() bool {
-	r := n.rounds.replica
-	if r == nil {
-		return true
-	}
-	switch n.run.state.RunState {
-	case coordinator.Warmup, coordinator.RoundTrain, coordinator.RoundWitness:
-		if !r.closing && r.epoch == n.run.epoch() {
+	for {
+		r := n.rounds.replica
+		ready := n.step(core.Close{Replica: r, Newest: n.rounds.newestOf(r), Taken: n.models.Held != nil})
+		switch next := ready.Next.(type) {
+		case core.Apply:
+			if !n.finalize(next.Step) && n.rounds.replica != nil {
+				return false
+			}
+		case core.Snapshot:
+			if n.engine.Idle() {
+				n.models.snapshotter.take()
+			}
+			return false
+		default:
+			if ready.LeaveEpoch {
+				n.rounds.replica = nil
+				n.engine.leave()
+			}
 			return true
 		}
 	}
-	r.closing = true
-	n.engine.CancelTraining(none)
-	n.engine.CancelRecomputation(true)
-	last := r.step
-	for step, rs := range n.rounds.of {
-		if rs.EpochStart == r.epoch.StartStep {
-			last = max(last, step)
-		}
-	}
-	if known, recorded := n.run.recordedOf(r); known { // later steps are lost, and the members that had their results may have left
-		last = max(r.step, min(last, recorded))
-	}
-	if !n.finalize(max(last, r.has)) {
-		return n.rounds.replica == nil
-	}
-	if n.models.Held == nil {
-		if n.engine.Idle() {
-			n.models.snapshotter.take()
-		}
-		return false
-	}
-	n.rounds.replica = nil
-	n.engine.leave()
-	return true
 }

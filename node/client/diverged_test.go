@@ -41,7 +41,7 @@ func TestDivergedReplica(t *testing.T) {
 			o.trainer.OnApply = func(step uint32, _ bool) {
 				if step == 1 { // the loop waits for this call's report, so nothing else uses the hash
 					m := <-launched
-					m.node.rounds.replica.hash[0] ^= 1
+					m.node.rounds.replica.Hash[0] ^= 1
 				}
 			}
 		})

@@ -106,7 +106,7 @@ type failure struct {
 
 // leave ends the work on a replica that the client leaves.
 func (e *engine) leave() {
-	e.End(core.Replica)
+	e.End(core.ReplicaScope)
 	e.speculation = nil
 }
 
@@ -135,9 +135,6 @@ func (e *engine) ResetOptimizer(done func()) {
 		}
 	}, nil)
 }
-
-// none is an argument of cancelTraining that keeps no training.
-func none(uint32) bool { return false }
 
 // speculated reports whether the weights are the speculative weights after a step.
 func (e *engine) speculated(step uint32) bool {

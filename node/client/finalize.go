@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
@@ -31,16 +30,16 @@ const (
 // again after each change. The client is desynchronised if the results do not come in time, or if
 // it missed counted results of a round.
 func (n *Node) finalize(want uint32) bool {
-	if n.rounds.replica.step >= want {
+	if n.rounds.replica.Step >= want {
 		return true
 	}
-	step := n.rounds.replica.step + 1
+	step := n.rounds.replica.Step + 1
 	if _, audits := n.engine.Work().(core.Recompute); !n.engine.Idle() && !audits && !n.engine.speculated(step) {
-		n.engine.CancelTraining(none)
+		n.engine.CancelTraining(core.None)
 		return false
 	}
 	rs := n.rounds.of[step]
-	if rs == nil || !rs.Final || rs.EpochStart != n.rounds.replica.epoch.StartStep {
+	if rs == nil || !rs.Final || rs.EpochStart != n.rounds.replica.Epoch.StartStep {
 		n.desynchronise(fmt.Sprintf("this client missed the outcome of step %d", step))
 		return false
 	}
@@ -60,7 +59,7 @@ func (n *Node) finalize(want uint32) bool {
 	}
 	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(rs.MissingSince) > tally.UnsureTimeout) {
 		n.apply(rs, outcome)
-		return n.rounds.replica.step >= want
+		return n.rounds.replica.Step >= want
 	}
 	if outcome.Claimed && now.Sub(rs.MissingSince) > tally.UnsureTimeout && rs.wellAnswered() {
 		n.report.log.Warn("continuing without results that only a few witnesses claim to hold", "step", step, "results", outcome.Missing)
@@ -92,26 +91,10 @@ func asksPeers(o tally.Outcome) bool {
 	})
 }
 
-// recordedOf returns the newest step that the run's model includes after a replica's epoch. known
-// is false until the epoch's Cooldown is over.
-func (v *view) recordedOf(r *replica) (known bool, step uint32) {
-	s := v.state
-	switch s.RunState {
-	case coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:
-		if s.Epoch.StartStep == r.epoch.StartStep {
-			return false, 0
-		}
-	}
-	if c := s.Model.Checkpoint; c.FromPeers() {
-		return true, c.Step
-	}
-	return true, s.OriginStep - 1
-}
-
 // areGone reports whether this client should stop waiting for the results of a finished round: their
 // epoch is over, the run has recorded a model that includes them, and no peer provided them.
-func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
-	known, recorded := v.recordedOf(r)
+func (v *view) areGone(rs *roundState, r *core.Replica, now time.Time) bool {
+	known, recorded := r.Recorded(v.state)
 	return known && rs.Round.Step <= recorded && now.Sub(rs.MissingSince) > lastTimeout && rs.InVain(lastAttempts)
 }
 
@@ -119,8 +102,8 @@ func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
 // of them are here. Otherwise it does nothing: unlike finalize, it neither asks peers for missing
 // results nor gives up the replica.
 func (n *Node) finalizeEarly(want uint32) {
-	rs := n.rounds.of[n.rounds.replica.step+1]
-	if rs == nil || rs.Round.Step > want || !rs.Final || !rs.Began || rs.EpochStart != n.rounds.replica.epoch.StartStep {
+	rs := n.rounds.of[n.rounds.replica.Step+1]
+	if rs == nil || rs.Round.Step > want || !rs.Final || !rs.Began || rs.EpochStart != n.rounds.replica.Epoch.StartStep {
 		return
 	}
 	if rs.Outvoted(rs.seats) {
@@ -145,7 +128,7 @@ func (n *Node) apply(rs *roundState, o tally.Outcome) {
 		n.engine.CancelRecomputation(false)
 		return
 	}
-	if rs.Round.Step <= n.rounds.replica.has {
+	if rs.Round.Step <= n.rounds.replica.Has {
 		n.applied(rs, o, nil, 0)
 		return
 	}
@@ -154,9 +137,9 @@ func (n *Node) apply(rs *roundState, o tally.Outcome) {
 	}
 	own := rs.isOwn(o)
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, rs.Round.Step
-	kept := n.auditor.Record(rs.Tally, o, replica.coldSteps)
+	kept := n.auditor.Record(rs.Tally, o, replica.ColdSteps)
 	var commit *taking // nil: no intermediate checkpoint is due
-	if !replica.closing && n.run.isMember() && n.models.copies.Due(n.run.state, step) {
+	if !replica.Closing && n.run.isMember() && n.models.copies.Due(n.run.state, step) {
 		commit = n.models.copies.begin(n.run.state, trainer, step)
 	}
 	n.models.Held = nil
@@ -211,18 +194,18 @@ func (n *Node) applied(rs *roundState, o tally.Outcome, kept *auditor.Record, se
 	n.models.Held = nil
 	n.engine.failures = 0
 	n.fetcher.StopRound(rs.Tally) // results that do not count are no longer needed
-	replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
-	replica.step = step
-	n.store.Remember(replica.remembered(rs, o))
+	replica.Before, replica.Hash = replica.Hash, tally.ExtendReplica(replica.Hash, step, o.Counted)
+	replica.Step = step
+	n.store.Remember(remembered(replica, rs, o))
 	n.auditor.Keep(kept)
 	n.store.Drop(rs.Release(o)...)
 	n.report.credit(rs, o, n.run.names())
-	n.report.applied(rs, o, replica.hash, seconds, n.fetcher.Received)
+	n.report.applied(rs, o, replica.Hash, seconds, n.fetcher.Received)
 }
 
 // remembered returns the record of an applied round for members that were away.
-func (r *replica) remembered(rs *roundState, o tally.Outcome) exchange.AppliedRound {
-	round := exchange.AppliedRound{Step: rs.Round.Step, EpochStart: rs.EpochStart, ColdSteps: r.coldSteps, From: r.from, Before: r.before}
+func remembered(r *core.Replica, rs *roundState, o tally.Outcome) exchange.AppliedRound {
+	round := exchange.AppliedRound{Step: rs.Round.Step, EpochStart: rs.EpochStart, ColdSteps: r.ColdSteps, From: r.From, Before: r.Before}
 	for i, c := range o.Counted {
 		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: rs.Find(c.Batch).Owner, Size: o.Sources[i].Size})
 	}

@@ -134,8 +134,6 @@ func (*goroutines) Each(ctx context.Context, limit, count int, do func(ctx conte
 const (
 	diskShutdown    = 3 * time.Second
 	longestShutdown = time.Minute
-
-	slowShutdown = 10 * time.Second // time after the end of the run when the client logs that it waits for the disk
 )
 
 // shutdown ends a client: it waits for tasks and logs what is lost.

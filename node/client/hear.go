@@ -54,7 +54,7 @@ func (n *Node) openRounds() {
 		rs.Renew(round, !running || i < len(rounds)-1)
 	}
 	for _, step := range n.rounds.steps() {
-		behind := n.rounds.replica != nil && step > n.rounds.replica.step && step+coordinator.StoredRounds > newest
+		behind := n.rounds.replica != nil && step > n.rounds.replica.Step && step+coordinator.StoredRounds > newest
 		ahead := step > newest // the host went back: these rounds are not the run's
 		if ahead || step+kept <= newest && !behind {
 			closed = append(closed, n.rounds.of[step])
@@ -159,7 +159,7 @@ type fetched struct {
 // Late implements fetch.Owner: the round was dropped here, or is applied.
 func (f fetched) Late(t *tally.Tally) bool {
 	rs, r := f.rounds.of[t.Round.Step], f.rounds.replica
-	return rs == nil || rs.Tally != t || r != nil && t.Round.Step <= r.step
+	return rs == nil || rs.Tally != t || r != nil && t.Round.Step <= r.Step
 }
 
 // NoRoom implements fetch.Owner. To free memory for running rounds, it drops data that is kept only for
@@ -167,6 +167,6 @@ func (f fetched) Late(t *tally.Tally) bool {
 func (f fetched) NoRoom() {
 	f.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {
-		f.shares.Stop(r.epoch.StartStep)
+		f.shares.Stop(r.Epoch.StartStep)
 	}
 }

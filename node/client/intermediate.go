@@ -11,12 +11,12 @@ import (
 // reports whether it has started.
 func (n *Node) takeOwed() bool {
 	r, c := n.rounds.replica, &n.models.copies
-	if r == nil || r.closing || r.step < r.epoch.StartStep || !n.run.isMember() || !n.engine.Idle() || !c.DueAfter(n.run.state, r.step) {
+	if r == nil || r.Closing || r.Step < r.Epoch.StartStep || !n.run.isMember() || !n.engine.Idle() || !c.DueAfter(n.run.state, r.Step) {
 		return false
 	}
 	c.Owed = 0
-	c.takeNow(&n.run, &n.engine, r.step, func(err error) {
-		n.report.log.Warn("skipping an intermediate checkpoint", "step", r.step, "err", err)
+	c.takeNow(&n.run, &n.engine, r.Step, func(err error) {
+		n.report.log.Warn("skipping an intermediate checkpoint", "step", r.Step, "err", err)
 	})
 	return true
 }

@@ -11,7 +11,7 @@ func (n *Node) keepSeat() {
 	m, has := n.member, n.rounds.replica != nil
 	n.step(core.Look{
 		Held: modelOf(n.models.Held), Replica: has, Loaded: n.engine.holds(n.models.Models, n.run.definition()),
-		Returns: m.rejoin.possible(&n.run, false), SitsDown: m.rejoin.mayTakeSeat(&n.run, n.rounds.follows()),
+		Returns: m.rejoin.possible(&n.run, false), SitsDown: m.rejoin.mayTakeSeat(&n.run, n.rounds.replica.Follows()),
 	})
 }
 

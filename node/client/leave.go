@@ -11,7 +11,7 @@ import (
 func (n *Node) leave(limit time.Duration) {
 	n.member.Leave.Begin(n.tasks.Now(), limit)
 	n.models.copies.Leaving = true
-	n.engine.CancelTraining(none)
+	n.engine.CancelTraining(core.None)
 	n.engine.CancelRecomputation(true)
 	if n.run.isMember() {
 		n.report.log.Info("leaving: this client stops training and reports its model; a second Ctrl-C ends it at once", "limit", limit)
@@ -57,20 +57,20 @@ func (n *Node) leftRound() bool {
 	r, step := n.rounds.replica, s.Progress.Step
 	me, ok := s.Member(n.run.myself())
 	switch {
-	case !ok || !n.rounds.follows():
+	case !ok || !n.rounds.replica.Follows():
 		return true
 	case l.Late(now):
 		return false // only work in progress is completed
 	case n.rounds.of[step].hasWitnessed(me.ID, n.actions.answered("witness", step)) && l.AwaitsOutcome(now):
 		return false
-	case r.step+1 < step:
+	case r.Step+1 < step:
 		n.finalize(step - 1)
 		return n.rounds.replica == nil
-	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
+	case r.Step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.Step:
 		return copies.Finished()
-	case !copies.Busy() && !copies.Has(r.step) && n.engine.Idle():
-		copies.takeNow(&n.run, &n.engine, r.step, func(err error) {
-			n.report.log.Warn("leaving without reporting this client's model", "step", r.step, "err", err)
+	case !copies.Busy() && !copies.Has(r.Step) && n.engine.Idle():
+		copies.takeNow(&n.run, &n.engine, r.Step, func(err error) {
+			n.report.log.Warn("leaving without reporting this client's model", "step", r.Step, "err", err)
 			l.Hurry(n.tasks.Now())
 		})
 	}

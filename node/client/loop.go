@@ -51,13 +51,13 @@ func (n *Node) Run(ctx context.Context) error {
 	for n.end == nil {
 		select {
 		case <-interrupted:
-			if n.member.afterRun.said {
+			if n.member.Lingers() {
 				return nil // it stayed only for other clients
 			}
 			interrupted = nil
 			n.leave(n.LeaveTimeout)
 		case update, open := <-n.Backend.Updates():
-			if !open && n.member.afterRun.said {
+			if !open && n.member.Lingers() {
 				return nil
 			}
 			if !open && n.member.Leave.Begun() {
@@ -156,7 +156,6 @@ func (n *Node) observe(u backend.Update) {
 	}
 	n.gossip.step.Store(u.State.Progress.Step)
 	if first {
-		n.member.afterRun.late = u.State.RunState == coordinator.Finished && !n.member.Known() && n.models.holds.Newest(u.State).Step == 0
 		if lost := forgotten(n.folder(), u.State.Progress.Step); lost != "" {
 			n.report.log.Warn(lost)
 		}
@@ -186,14 +185,14 @@ func (n *Node) reconcile() {
 		return
 	}
 	wanted := coordinator.Checkpoint{}
-	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.member.rejoin.possible(&n.run, n.rounds.replica != nil) || s.RunState == coordinator.Finished && !n.run.closedEarly() {
+	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.member.rejoin.possible(&n.run, n.rounds.replica != nil) || s.RunState == coordinator.Finished && !core.ClosedEarly(n.run.state) {
 		wanted = s.Model.Checkpoint
 	}
 	n.engine.CancelLoad(wanted)
 	n.keepSeat()
 	n.member.reportWaiting(&n.run, n.actions, n.report.log)
 	if n.rounds.replica != nil {
-		n.rounds.replica.findOtherModels(n.rounds.of[n.rounds.replica.epoch.StartStep], n.run.state, n.report.log)
+		findOtherModels(n.rounds.replica, n.rounds.of[n.rounds.replica.Epoch.StartStep], n.run.state, n.report.log)
 	}
 	for step, rs := range n.rounds.of {
 		rs.EachChanged(func(slot int, raws [][]byte) { n.store.Cache.PutBatch(step, slot, len(rs.Slots), raws) })
@@ -204,7 +203,7 @@ func (n *Node) reconcile() {
 	n.shareIntermediate()
 	n.eject()
 	if r, trainer := n.rounds.replica, n.engine.trainer; r != nil && trainer != nil {
-		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer))
+		n.fetcher.Fetch(n.rounds.after(r.Step), n.run.terms(trainer))
 	}
 	switch n.run.state.RunState {
 	case coordinator.Warmup:

@@ -30,11 +30,11 @@ func New(o Options) (*Node, error) {
 		tasks:   tasks,
 		run:     newView(o.Key, o.CompletionTimeout),
 		member: membership{Member: core.New(core.Options{
-			ID: coordinator.ClientID(o.Key.ID()), Name: o.Name, Folder: o.CheckpointDir != "", AcceptLoss: o.AcceptLoss, Checks: o.CheckRun != nil,
+			ID: coordinator.ClientID(o.Key.ID()), Name: o.Name, Folder: o.CheckpointDir != "", AcceptLoss: o.AcceptLoss, Checks: o.CheckRun != nil, FinalWait: o.FinalWait,
 		})},
 		rounds: roundStates{of: make(map[uint32]*roundState)},
 		store:  exchange.NewStore(o.Network.Drop),
-		report: &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
+		report: &reporter{dir: o.CheckpointDir, events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
 	n.engine = engine{Jobs: &n.member.Jobs, tasks: tasks}
 	n.engine.signing.folder = o.folder()

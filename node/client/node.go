@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -15,9 +14,6 @@ import (
 	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/event"
 )
-
-// errDesynchronised means that the client's model differs from the run's final model.
-var errDesynchronised = errors.New("the model differs from the run's")
 
 // Node is one client of a run. All its fields belong to the goroutine of Run. Slow work runs in
 // other goroutines, which return a continuation for Run to call.
@@ -73,10 +69,16 @@ func (n *Node) desynchronise(reason string) {
 	n.member.rejoin.again(n.run.epoch(), n.run.term(), n.engine.Jobs)
 }
 
-// step passes an event to the member's decisions, and executes the effects.
-func (n *Node) step(e core.Event) {
+// step passes an event to the member's decisions, and executes the effects. It returns them for
+// callers that execute the rest: the trainer's next work, and access to the disk.
+func (n *Node) step(e core.Event) core.Ready {
 	n.member.Step(n.tasks.Now(), e)
 	ready := n.member.Ready()
+	if ready.Ended != nil {
+		if err := n.report.ended(&n.run, *ready.Ended, n.models.Held, n.saver); err != nil {
+			n.fail(err)
+		}
+	}
 	for _, said := range ready.Report {
 		n.report.say(said, n.run.state)
 	}
@@ -89,7 +91,11 @@ func (n *Node) step(e core.Event) {
 	if ready.Fail != nil {
 		n.fail(ready.Fail)
 	}
+	if ready.End && n.end == nil {
+		n.end = &ending{}
+	}
 	n.member.Advance()
+	return ready
 }
 
 // check checks whether this client can do its part in the run's current definition.
@@ -142,5 +148,5 @@ func (n *Node) Replica() (hash [32]byte, step uint32, ok bool) {
 	if n.rounds.replica == nil {
 		return hash, 0, false
 	}
-	return n.rounds.replica.hash, n.rounds.replica.step, true
+	return n.rounds.replica.Hash, n.rounds.replica.Step, true
 }

@@ -23,6 +23,7 @@ import (
 // reporter writes the event log and the log.
 type reporter struct {
 	events  *event.Log // may be nil
+	dir     string     // folder for checkpoints; may be empty
 	log     *slog.Logger
 	network env.Network
 	backend env.Backend
@@ -86,6 +87,19 @@ func (r *reporter) say(report core.Report, s *coordinator.State) {
 		r.emit(event.Rejoined{Epoch: said.Epoch, Step: s.Progress.Step})
 	case core.AwaitsHolder:
 		r.log.Warn(awaitsHolder(said))
+	case core.Reported:
+		r.log.Info("reported checkpoint", "step", said.Step, "digest", hexOf(said.Digest)[:16])
+	case core.AsksForFinal:
+		r.log.Info("this run is over; asking its members for the final model; Ctrl-C ends the wait", "limit", said.Limit)
+	case core.DiskSlow:
+		r.log.Warn("the run is finished, but its last checkpoint is not on the disk yet; if the disk does not respond, Ctrl-C ends this client without the checkpoint",
+			"dir", r.dir, "unsaved_steps", said.Unwritten)
+	case core.DiskFull:
+		r.log.Warn("the run is finished, but its last checkpoint is not saved; remove other files from that disk now, or the client ends without the checkpoint",
+			"dir", r.dir, "limit", said.Limit, "err", said.Err)
+	case core.Lingers:
+		r.log.Info("waiting for members that missed the end of the run and may need the final model; Ctrl-C ends the wait",
+			"members", said.Members, "waiting_clients", said.Waiting, "limit", said.Limit)
 	}
 }
 

@@ -43,7 +43,7 @@ func (n *Node) keepUp() *roundState {
 	if n.member.rejoin.possible(&n.run, n.rounds.replica != nil) {
 		n.rejoin()
 	}
-	if n.member.rejoin.mayTakeSeat(&n.run, n.rounds.follows()) {
+	if n.member.rejoin.mayTakeSeat(&n.run, n.rounds.replica.Follows()) {
 		n.step(core.MaySitDown{})
 	} else if !n.run.isMember() {
 		if n.rounds.replica != nil {
@@ -93,7 +93,7 @@ func (n *Node) train(rs *roundState) {
 		}
 		return
 	}
-	if s == nil || n.rounds.replica.isAfter(rs.Round.Step, n.engine.Lag()) || !n.engine.signing.May(rs.Round.Step) || !n.auditor.MayTrain(rs.Round.Step) {
+	if s == nil || n.rounds.replica.IsAfter(rs.Round.Step, n.engine.Lag()) || !n.engine.signing.May(rs.Round.Step) || !n.auditor.MayTrain(rs.Round.Step) {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.CompletionTime())
@@ -112,7 +112,7 @@ func (n *Node) train(rs *roundState) {
 // so the exchange of results never delays a training. With a lag of one, it requires speculation.
 func (n *Node) trainAhead(rs *roundState) {
 	own := rs.Own(n.run.me)
-	if own != nil && !rs.trained || n.rounds.replica == nil || n.rounds.replica.closing {
+	if own != nil && !rs.trained || n.rounds.replica == nil || n.rounds.replica.Closing {
 		return
 	}
 	next := n.run.predict(n.Draws)
@@ -134,7 +134,7 @@ func (n *Node) trainAhead(rs *roundState) {
 	case lag == 1 && !n.speculate(rs), !n.engine.Idle():
 		return
 	}
-	if before := next.step - lag; lag > 1 && n.rounds.replica.step < before {
+	if before := next.step - lag; lag > 1 && n.rounds.replica.Step < before {
 		n.finalizeEarly(before)
 		return
 	}

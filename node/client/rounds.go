@@ -16,25 +16,6 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// replica is the state of a client that follows an epoch with the epoch's model.
-type replica struct {
-	epoch   core.Epoch
-	hash    [32]byte // after step
-	before  [32]byte // after step - 1; in the first round hash
-	step    uint32   // newest applied step; before the first round the epoch's start step - 1
-	has     uint32   // newest step whose results the weights include; may exceed step after a return to the epoch
-	closing bool     // the epoch's rounds are over
-
-	coldSteps   uint32   // length of the epoch's cold start
-	from        [32]byte // digest of the model that the epoch started with
-	otherModels bool     // other members were found to have started from another model
-}
-
-// isAfter reports whether the weights are too new for the results of a round.
-func (r *replica) isAfter(step, lag uint32) bool {
-	return r.has >= r.epoch.StartStep && r.has+lag > step
-}
-
 const (
 	maxEarly      = tally.MaxCandidates * coordinator.MaxClients
 	maxEarlyEach  = 2 * tally.MaxCandidates // for one author
@@ -42,10 +23,10 @@ const (
 )
 
 // newestStep returns the newest step whose results the model includes; 0: none.
-func newestStep(r *replica, held *modelsync.Model) uint32 {
+func newestStep(r *core.Replica, held *modelsync.Model) uint32 {
 	switch {
 	case r != nil:
-		return r.step
+		return r.Step
 	case held != nil:
 		return held.Step
 	}
@@ -69,17 +50,17 @@ func beganWith(key core.Epoch, m *modelsync.Model) (digest [32]byte) {
 // its user set, and only the users can decide which model is right. All results made from one of the
 // models are lost, and members whose model has no quorum take over the other model. l is the epoch's
 // first round, or nil.
-func (r *replica) findOtherModels(rs *roundState, s *coordinator.State, log *slog.Logger) {
-	if r.epoch.Checkpoint.FromPeers() || r.otherModels || rs == nil || !rs.Began {
+func findOtherModels(r *core.Replica, rs *roundState, s *coordinator.State, log *slog.Logger) {
+	if r.Epoch.Checkpoint.FromPeers() || r.OtherModels || rs == nil || !rs.Began {
 		return
 	}
 	announced, others := rs.Origins()
 	if others == 0 || announced < len(rs.Slots) && s.RunState == coordinator.RoundTrain {
 		return
 	}
-	r.otherModels = true
+	r.OtherModels = true
 	log.Warn("other members started from a different model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
-		"results", announced, "other_model", others, "digest", hexOf(r.from)[:16])
+		"results", announced, "other_model", others, "digest", hexOf(r.From)[:16])
 }
 
 // roundState is a round's tally, and this client's work in the round.
@@ -146,10 +127,10 @@ func (rs *roundState) wellAnswered() bool { return len(rs.answered) > (rs.seats-
 
 // begin sets the replica that the round's results must be made from: the replica after the newest
 // step that is applied before it, if it is known. At the start of an epoch everything is applied.
-func (rs *roundState) begin(r *replica, lag uint32, report *reporter) {
-	from := r.hash
-	if r.step+lag > rs.Round.Step {
-		from = r.before
+func (rs *roundState) begin(r *core.Replica, lag uint32, report *reporter) {
+	from := r.Hash
+	if r.Step+lag > rs.Round.Step {
+		from = r.Before
 	}
 	if from == ([32]byte{}) {
 		return
@@ -216,14 +197,11 @@ func (rs *roundState) offended(s *tally.Slot, now time.Time) {
 // roundStates contains the tallied rounds, announcements for future rounds, and the replica that
 // the rounds are applied to.
 type roundStates struct {
-	replica    *replica               // nil: the client does not follow the epoch
+	replica    *core.Replica          // nil: the client does not follow the epoch
 	of         map[uint32]*roundState // by step
 	early      []announcement         // for rounds that have not started here
 	earlyBytes int                    // bytes of the results in early
 }
-
-// follows reports whether this client has a replica of an epoch with further rounds.
-func (states *roundStates) follows() bool { return states.replica != nil && !states.replica.closing }
 
 // Round returns the tally of a round, and the commitment of this client's result once it is announced.
 func (states *roundStates) Round(step uint32) (*tally.Tally, tally.Commitment) {
@@ -232,6 +210,16 @@ func (states *roundStates) Round(step uint32) (*tally.Tally, tally.Commitment) {
 		return nil, tally.Commitment{}
 	}
 	return rs.Tally, rs.commitment
+}
+
+// newestOf returns the newest round of a replica's epoch; 0: none is known.
+func (states *roundStates) newestOf(r *core.Replica) (newest uint32) {
+	for step, rs := range states.of {
+		if r != nil && rs.EpochStart == r.Epoch.StartStep {
+			newest = max(newest, step)
+		}
+	}
+	return newest
 }
 
 // steps returns the steps of the rounds in ascending order.

@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/fetch"
 	"github.com/psyche-go/psyche/node/tally"
@@ -74,7 +75,7 @@ func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *blobN
 	n.engine.trainer = &clienttest.Trainer{}
 	n.run.state = &coordinator.State{Config: clienttest.Config(3)}
 	round := clienttest.Round()
-	n.rounds.replica = &replica{step: round.Step - 1}
+	n.rounds.replica = &core.Replica{Step: round.Step - 1}
 	rs := newRoundState(round, &n.run, n.Draws, time.Time{})
 	n.rounds.of[round.Step] = rs
 	list := make([]tally.Commitment, len(rs.Slots))
@@ -104,7 +105,7 @@ func TestFetchOfADisplacedResultEnds(t *testing.T) {
 		rs.Final = false
 		say(n, rs, clienttest.Hash(10), 1)
 		say(n, rs, clienttest.Hash(11), 1)
-		n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.run.terms(n.engine.trainer))
+		n.fetcher.Fetch(n.rounds.after(n.rounds.replica.Step), n.run.terms(n.engine.trainer))
 		rs.Final, rs.Round.WitnessesElected = true, 0 // two slots
 		away := s.Candidates[0]
 		if say(n, rs, clienttest.Hash(1), 1); away.State != tally.Fetching || s.Contains(away) || len(s.Candidates) != 2 {
@@ -134,19 +135,19 @@ func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 		}
 		n.fetcher.Unread(rs.Tally, lost, err)
 		network.blobs[c.Commitment], network.forgetful = payload, true
-		if n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.run.terms(n.engine.trainer)); c.State != tally.Announced {
+		if n.fetcher.Fetch(n.rounds.after(n.rounds.replica.Step), n.run.terms(n.engine.trainer)); c.State != tally.Announced {
 			t.Error("fetched again without a pause")
 		}
 		time.Sleep(fetch.Pause)
-		n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.run.terms(n.engine.trainer))
+		n.fetcher.Fetch(n.rounds.after(n.rounds.replica.Step), n.run.terms(n.engine.trainer))
 		proceed(n)
 		if o := rs.Judge(time.Now(), true); o.Missing > 0 || !slices.Equal(c.Payload, payload) {
 			t.Errorf("outcome %+v, %d bytes in memory", o, len(c.Payload))
 		}
 		n.apply(rs, rs.Judge(time.Now(), true))
 		proceed(n)
-		if n.rounds.replica.step != rs.Round.Step || c.Payload != nil {
-			t.Errorf("applied step %d, in memory: %v", n.rounds.replica.step, c.Payload != nil)
+		if n.rounds.replica.Step != rs.Round.Step || c.Payload != nil {
+			t.Errorf("applied step %d, in memory: %v", n.rounds.replica.Step, c.Payload != nil)
 		}
 	})
 }

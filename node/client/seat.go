@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -18,10 +17,9 @@ import (
 // membership is this client's membership of a run.
 type membership struct {
 	*core.Member
-	origin   origin   // the model that the run trains
-	waiting  waiting  // reason for waiting that was logged last
-	afterRun afterRun // after the end of the run
-	rejoin   rejoin   // return to a running epoch
+	origin  origin  // the model that the run trains
+	waiting waiting // reason for waiting that was logged last
+	rejoin  rejoin  // return to a running epoch
 }
 
 // domainSecrets is the key derivation domain of the secrets of core.Commitments.
@@ -47,21 +45,6 @@ func (m *membership) reportWaiting(v *view, e *submitter, log *slog.Logger) {
 	if !e.Flying(core.JoinKind) { // the log line about joining comes first
 		m.waiting = m.waiting.said(v.waitsFor(), e.tasks.Now(), log)
 	}
-}
-
-// awaitRoom reports whether the client waits for room on the disk, because its last checkpoint could
-// not be saved. Without the wait, the user could not keep the final model by removing other files.
-func (m *membership) awaitRoom(saver *keep.Saver, log *slog.Logger, dir string, now time.Time, limit time.Duration) bool {
-	p := &m.afterRun
-	if m.Leave.Begun() || p.over(now, limit) || !saver.Hasten() {
-		return false
-	}
-	if !p.full {
-		p.full = true
-		log.Warn("the run is finished, but its last checkpoint is not saved; remove other files from that disk now, or the client ends without the checkpoint",
-			"dir", dir, "limit", limit, "err", saver.Err())
-	}
-	return true
 }
 
 // holdings are the models that this client can load by itself. They implement core.Holdings.

@@ -60,7 +60,7 @@ func (t *snapshotter) take() {
 
 // copy takes a copy of the model.
 func (t *snapshotter) copy() {
-	trainer, step := t.engine.trainer, t.rounds.replica.step
+	trainer, step := t.engine.trainer, t.rounds.replica.Step
 	m := &modelsync.Model{Step: step, Source: "held"}
 	t.copying = true
 	start(t.engine, core.Snapshot{Step: step}, func(ctx context.Context) error {
@@ -100,7 +100,7 @@ func (t *snapshotter) took(m *modelsync.Model, stored bool) {
 
 // putDown writes the model from the trainer's memory while the trainer waits.
 func (t *snapshotter) putDown(trainer env.Lender) {
-	step, lent, limit := t.rounds.replica.step, keep.NewLent(), keep.LongestAhead(t.run.state)
+	step, lent, limit := t.rounds.replica.Step, keep.NewLent(), keep.LongestAhead(t.run.state)
 	t.lent, t.until, t.free, t.there = lent, t.saver.Tasks.Now().Add(limit), false, nil
 	m, facts := &modelsync.Model{Step: step, Source: "held"}, keep.FactsAfter(t.run.state, step)
 	begun := t.saver.Tasks.Now()

@@ -22,7 +22,7 @@ func (n *Node) speculate(rs *roundState) bool {
 		return f.ready
 	}
 	trainer, able := n.engine.trainer.(env.Speculator)
-	if !able || !rs.Began || rs.Final || n.rounds.replica.step != step-1 || rs.Round.HasQuorum() {
+	if !able || !rs.Began || rs.Final || n.rounds.replica.Step != step-1 || rs.Round.HasQuorum() {
 		return false
 	}
 	outcome, ok := rs.Predict(n.run.healthy)
@@ -86,7 +86,7 @@ func (n *Node) confirm(rs *roundState, o tally.Outcome) (confirmed *speculation,
 		return nil, false
 	}
 	if f.record == nil {
-		if f.record = n.auditor.Record(rs.Tally, o, replica.coldSteps); f.record != nil {
+		if f.record = n.auditor.Record(rs.Tally, o, replica.ColdSteps); f.record != nil {
 			f.reading = true
 			n.engine.tasks.Spawn(func(ctx context.Context) func() {
 				f.record.Read(ctx, n.Network, f.payloads)
@@ -102,7 +102,7 @@ func (n *Node) confirm(rs *roundState, o tally.Outcome) (confirmed *speculation,
 		return nil, false
 	}
 	n.engine.speculation = nil
-	if !replica.closing && n.run.isMember() && n.models.copies.Due(n.run.state, step) {
+	if !replica.Closing && n.run.isMember() && n.models.copies.Due(n.run.state, step) {
 		n.models.copies.Owed = step
 	}
 	return f, false

@@ -262,16 +262,6 @@ func (v *view) modelSyncTime() time.Duration {
 	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
 }
 
-// closedEarly reports whether the authority closed the run before its last step.
-func (v *view) closedEarly() bool {
-	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
-}
-
-// reported reports whether this client reported the model of a checkpoint.
-func (v *view) reported(c coordinator.Checkpoint) bool {
-	return slices.ContainsFunc(v.state.Reporters(c.Step), func(r coordinator.Client) bool { return v.is(r) && r.Report.Digest == c.Digest })
-}
-
 // lapseNow returns the newest rollback gap. It reports whether the model that the epoch starts from
 // lacks the steps of this gap.
 func (v *view) lapseNow() (coordinator.Lapse, bool) {

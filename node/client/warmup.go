@@ -50,7 +50,7 @@ func (n *Node) enter(m *modelsync.Model, key core.Epoch, step uint32, hash, befo
 	n.fetcher.ForgetStalls()
 	n.engine.outlook = core.Outlook{}
 	n.models.copies.Model = m.Size
-	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, has: m.Step, coldSteps: n.engine.prepared.coldSteps, from: beganWith(key, m)}
+	n.rounds.replica = &core.Replica{Epoch: key, Hash: hash, Before: before, Step: step, Has: m.Step, ColdSteps: n.engine.prepared.coldSteps, From: beganWith(key, m)}
 	n.report.emit(event.Ready{
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
 		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,

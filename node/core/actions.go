@@ -18,10 +18,11 @@ const (
 
 // Kinds of the actions that a Member submits.
 const (
-	JoinKind     = "join"
-	ReadyKind    = "ready"
-	ReturnKind   = "return"
-	WithdrawKind = "withdraw"
+	JoinKind       = "join"
+	ReadyKind      = "ready"
+	ReturnKind     = "return"
+	WithdrawKind   = "withdraw"
+	CheckpointKind = "checkpoint"
 )
 
 // Actions tracks this member's actions at the coordinator. At most one action of each kind is in

@@ -13,6 +13,9 @@
 //   - member.go: Member passes each event to the phase that it belongs to.
 //   - ready.go: the form of events and effects.
 //   - seat.go: Join, Ready, Return and Withdraw; holder.go: the wait for a holder of the run's model.
+//   - replica.go: Replica, a member's state in an epoch. cooldown.go: the end of the epoch: outstanding
+//     results, the model, and its report.
+//   - finish.go: the end of the run.
 //   - commitments.go: the values that Join and Ready commit to.
 //   - actions.go: Actions decides when an action may be sent again.
 //   - jobs.go: Jobs tracks the work in progress, and decides whether a result is still wanted when

@@ -104,6 +104,9 @@ func (j *Jobs) CancelTraining(keep func(step uint32) bool) {
 	}
 }
 
+// None is an argument of CancelTraining that keeps no training.
+func None(uint32) bool { return false }
+
 // CancelRecomputation stops a recomputation. It stops an urgent one only if urgent is true. All other
 // work has precedence over a recomputation that is not urgent.
 func (j *Jobs) CancelRecomputation(urgent bool) {

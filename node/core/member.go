@@ -13,8 +13,10 @@ import (
 //	m.Advance()        // after that; only then the next event may follow
 type Member struct {
 	common
-	seat  seat
-	taken bool // Ready has returned the effects
+	seat     seat
+	cooldown cooldown
+	finish   finish
+	taken    bool // Ready has returned the effects
 }
 
 // Events of every phase.
@@ -48,6 +50,7 @@ func (m *Member) Step(now time.Time, e Event) {
 	case Began:
 		m.Commitments = NewCommitments(e.Secret)
 		m.seat.begin(c)
+		m.finish.begin(c, m.seat.again)
 	case Look:
 		m.seat.look(c, e)
 	case Checked:
@@ -62,10 +65,18 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.seat.sitDown(c)
 	case Left:
 		m.seat.left(c)
+	case Close:
+		m.cooldown.close(c, e)
+	case Cooldown:
+		m.cooldown.look(c, e)
+	case Persisted:
+		m.cooldown.persisted(c, e)
+	case Over:
+		m.finish.over(c, e)
+	case Finish:
+		m.finish.look(c, e)
 	case Answered:
-		if action := m.Actions.Done(now, e.Kind, e.Err); e.Err == nil {
-			m.seat.accepted(c, action)
-		}
+		m.answered(e)
 	}
 }
 
@@ -82,6 +93,21 @@ func (m *Member) Advance() {
 	}
 	m.ready, m.taken = Ready{}, false
 }
+
+// answered handles the host's answer to an action.
+func (m *Member) answered(e Answered) {
+	action := m.Actions.Done(m.now, e.Kind, e.Err)
+	switch {
+	case e.Err != nil:
+	case e.Kind == CheckpointKind:
+		m.cooldown.accepted(&m.common)
+	default:
+		m.seat.accepted(&m.common, action)
+	}
+}
+
+// Lingers reports whether the run has ended for this client, which stays only for other clients.
+func (m *Member) Lingers() bool { return m.finish.said }
 
 // Known reports whether the run knew this client before it came, or the client has lost its model:
 // its next entry is a return.

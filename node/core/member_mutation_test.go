@@ -22,9 +22,12 @@ type stepper interface {
 // The mutations change one rule each.
 type (
 	forgetsFlights   struct{ *Member }
+	reportsUnwritten struct{ *Member }
+	remembersWrite   struct{ *Member }
 	believesOldCheck struct{ *Member }
 	skipsCheck       struct{ *Member }
 	joinsLeaving     struct{ *Member }
+	forgetsStop      struct{ *Member }
 )
 
 func (m forgetsFlights) Step(now time.Time, e Event) {
@@ -34,6 +37,19 @@ func (m forgetsFlights) Step(now time.Time, e Event) {
 		}
 	}
 	m.Member.Step(now, e)
+}
+
+func (m reportsUnwritten) Step(now time.Time, e Event) {
+	if _, is := e.(Persisted); is {
+		e = Persisted{true}
+	}
+	m.Member.Step(now, e)
+}
+
+func (m remembersWrite) Step(now time.Time, e Event) {
+	if m.Member.Step(now, e); m.ready.Persist != nil {
+		m.cooldown.persisted(&m.common, Persisted{true})
+	}
 }
 
 func (m believesOldCheck) Step(now time.Time, e Event) {
@@ -55,11 +71,25 @@ func (m joinsLeaving) Step(now time.Time, e Event) {
 	m.Member.Step(now, e)
 }
 
+func (m forgetsStop) Step(now time.Time, e Event) {
+	if stop, is := e.(Close); is {
+		e = Close{Newest: stop.Newest}
+	}
+	if s := m.state; s != nil && s.RunState == coordinator.Cooldown {
+		if _, is := e.(Close); is {
+			return
+		}
+	}
+	m.Member.Step(now, e)
+}
+
 // Rules of a member's actions.
 var (
 	errTwoFlights = errors.New("two actions of a kind are in flight")
+	errUnwritten  = errors.New("a model is reported before it is on the disk")
 	errUnchecked  = errors.New("a client joins a run that it has not checked")
 	errLeaving    = errors.New("a leaving client asks for a seat")
+	errTrains     = errors.New("a training continues in Cooldown")
 )
 
 // TestMutationsOfAMember checks that random histories of a member break no rule of its actions, and that
@@ -72,15 +102,19 @@ func TestMutationsOfAMember(t *testing.T) {
 	}{
 		{"none", func(m *Member) stepper { return m }, nil},
 		{"an action in flight is forgotten", func(m *Member) stepper { return forgetsFlights{m} }, errTwoFlights},
+		{"a model is reported although the disk does not have it", func(m *Member) stepper { return reportsUnwritten{m} }, errUnwritten},
+		{"a model is reported without waiting for the disk", func(m *Member) stepper { return remembersWrite{m} }, errUnwritten},
 		{"the result of an earlier check is applied", func(m *Member) stepper { return believesOldCheck{m} }, errUnchecked},
 		{"a client joins without a check", func(m *Member) stepper { return skipsCheck{m} }, errUnchecked},
 		{"a leaving client joins", func(m *Member) stepper { return joinsLeaving{m} }, errLeaving},
+		{"the cancellation of a training is forgotten", func(m *Member) stepper { return forgetsStop{m} }, errTrains},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			for seed := range uint64(100) {
-				if err := live(m.make, seed); !errors.Is(err, m.want) {
-					t.Fatalf("seed %d: %v, want %v", seed, err, m.want)
-				} else if err != nil {
+				if err := live(m.make, seed); err != nil {
+					if !errors.Is(err, m.want) {
+						t.Fatalf("seed %d: %v, want %v", seed, err, m.want)
+					}
 					return
 				}
 			}
@@ -102,6 +136,9 @@ type life struct {
 	state   *coordinator.State
 	held    *Model
 	leaving bool
+	written bool // the next Persisted is about a model on the disk
+	trains  ID
+	stopped bool // the training was cancelled
 }
 
 // live lets a member live through a random history, and returns the rule that it breaks.
@@ -117,7 +154,7 @@ func live(build func(*Member) stepper, seed uint64) error {
 	return nil
 }
 
-// step makes one event happen, after which the member looks at its seat.
+// step makes one event happen, after which the member looks at its seat and at its phase.
 func (l *life) step(chance *rand.Rand) error {
 	l.now = l.now.Add(time.Duration(chance.IntN(3000)) * time.Millisecond)
 	switch chance.IntN(8) {
@@ -145,13 +182,18 @@ func (l *life) step(chance *rand.Rand) error {
 				return err
 			}
 		}
+	case 6:
+		if l.trains == 0 && l.state != nil && l.state.RunState == coordinator.RoundTrain {
+			l.stopped = false
+			l.trains = l.member.Jobs.Start(Train{Step: l.state.Progress.Step}, func() { l.stopped = true })
+		}
 	case 7:
 		if chance.IntN(20) == 0 && !l.leaving {
 			l.leaving = true
 			l.member.Leave.Begin(l.now, time.Second)
 		}
 	}
-	return l.look()
+	return l.look(chance)
 }
 
 // see passes a state of the run.
@@ -177,11 +219,29 @@ func (l *life) see(chance *rand.Rand) error {
 }
 
 // look passes what the loop of a client passes after every event.
-func (l *life) look() error {
+func (l *life) look(chance *rand.Rand) error {
 	if l.state == nil {
 		return nil
 	}
-	return l.pass(Look{Held: l.held})
+	if err := l.pass(Look{Held: l.held}); err != nil {
+		return err
+	}
+	if err := l.pass(Close{}); err != nil || l.state.RunState != coordinator.Cooldown {
+		return err
+	}
+	if l.trains != 0 {
+		if !l.stopped {
+			return errTrains
+		}
+		l.member.Jobs.Done(l.trains)
+		l.trains = 0
+	}
+	l.written = false
+	if err := l.pass(Cooldown{l.held}); err != nil {
+		return err
+	}
+	l.written = chance.IntN(2) == 0
+	return l.pass(Persisted{l.written})
 }
 
 // pass passes an event, and checks its effects.
@@ -200,6 +260,10 @@ func (l *life) pass(e Event) error {
 			}
 			if !l.passed[string(l.state.Model.Definition)] {
 				return errUnchecked
+			}
+		case coordinator.ReportCheckpoint:
+			if !l.written && !l.leaving {
+				return errUnwritten
 			}
 		}
 	}

@@ -11,9 +11,10 @@ type Options struct {
 	ID         coordinator.ClientID
 	Name       string // for Join; may be empty
 	Holdings   Holdings
-	Folder     bool // the member writes checkpoints to a folder
-	AcceptLoss bool // the member joins even if steps of the run may be lost
-	Checks     bool // the member checks before a Join whether it can do its part
+	Folder     bool          // the member writes checkpoints to a folder
+	AcceptLoss bool          // the member joins even if steps of the run may be lost
+	Checks     bool          // the member checks before a Join whether it can do its part
+	FinalWait  time.Duration // how long the member stays after the end of the run; negative: it does not stay
 }
 
 // Holdings finds models that this member can load by itself. A member calls its methods only when
@@ -36,6 +37,17 @@ type Model struct {
 	Origin coordinator.Checkpoint // checkpoint for which it was loaded; zero if it was trained here
 }
 
+// FinalModel is the status of a client's model in a finished run.
+type FinalModel uint8
+
+const (
+	ModelRecorded   FinalModel = iota // the model that the run recorded
+	ModelUnrecorded                   // the model of the last round; the run recorded no model of that round
+	ModelOld                          // a model before the last round
+	ModelOther                        // a model that is not the run's
+	ModelNone                         // no model
+)
+
 // Event is an input of a Member. Its types are in the files of the phases.
 type Event interface{ event() }
 
@@ -44,10 +56,16 @@ type Report interface{ report() }
 
 // Ready contains the effects of an event, in the order in which the caller executes them.
 type Ready struct {
-	Report []Report
-	Submit []Submission // the caller passes the answers to Step, as Answered
-	Start  []Started    // tasks that run concurrently with the trainer
-	Fail   error        // if not nil, the member ends with this error
+	Ended      *FinalModel // how the run ended for the member
+	Report     []Report
+	Persist    *Model       // a model that must be on the disk before the member announces it; Persisted follows
+	Submit     []Submission // the caller passes the answers to Step, as Answered
+	Start      []Started    // tasks that run concurrently with the trainer
+	Next       Work         // the trainer's next work: Apply, Snapshot or Load. The caller starts it when the trainer is idle
+	LeaveEpoch bool         // the member drops its replica of an epoch, whose model it has taken
+	Hasten     bool         // the caller tries soon to save the checkpoint that could not be saved
+	End        bool         // the member ends
+	Fail       error        // if not nil, the member ends with this error
 }
 
 // Submission is an action for the coordinator.
@@ -92,6 +110,11 @@ func find(clients []coordinator.Client, id coordinator.ClientID) *coordinator.Cl
 		}
 	}
 	return nil
+}
+
+// modelSyncTime returns the time that members have to get a model from a holder.
+func (c *common) modelSyncTime() time.Duration {
+	return time.Duration(c.state.Config.WarmupTime) * time.Millisecond
 }
 
 // submit submits an action unless the same action is in flight or was answered a moment ago.

@@ -25,18 +25,28 @@ import (
 //	                   from its initial model. "me" is the client. The run knows its newest commitment.
 //	                   claims=CLIENTS: clients that claimed to hold the model; foreign=CLIENTS: clients
 //	                   with a commitment of another process; uploaded: the model is also at a public
-//	                   location; definition=TEXT: another definition of the run
+//	                   location; definition=TEXT: another definition of the run; start=N: first step of
+//	                   the epoch; reported=CLIENTS: clients that reported the run's model, or the model of
+//	                   the epoch's last step; ejected=CLIENTS: ejected clients; total=N: the run's last
+//	                   step; closed: the authority closed the run
 //	has [FACT]…        what the client has from now on; without facts nothing:
-//	                   held=N (the model of a step), replica, loaded (the run's model, in the trainer),
+//	                   held=N (the model of a step; wrong: not the run's), replica, loaded (the run's model, in the trainer),
 //	                   returning (it can get a replica in this epoch), may-sit (it can take its seat back),
 //	                   checkpoint (it can load the run's model), newest=N, saved=N, file=N (models on its disk)
 //	wait TIME          lets time pass
 //	answer KIND WITH   the host's answer to an action: ok, duplicate, refused, not-admitted or none
 //	check WITH         the newest check passes, fails or is cancelled; old: the check before it passes
 //	prepared, entered, lost, sits, leave, left      other events; see seat.go
+//	replica step=N [has=N] [newest=N]    a replica of the running epoch after a step; newest is the newest
+//	                   round that the client knows
+//	taken              the client has taken the model after the replica's step
+//	trains, loads, recomputes, idle      the trainer's work
 //
-// Further commands may follow on the lines below a command. After each event except left, the client
-// looks at its seat, as the loop of a client does.
+// Further facts: on-disk (the model to report is on the disk, or the disk had its time), saving,
+// unwritten=N, failed (the newest checkpoint could not be saved), online=CLIENTS.
+//
+// Further commands may follow on the lines below a command. At the end, unless the last command is left,
+// the client looks at its seat, and then at its phase, as the loop of a client does after every event.
 func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -58,6 +68,10 @@ type script struct {
 	commit [32]byte // newest commitment that the client submitted
 	checks []ID
 	out    strings.Builder
+
+	replica *Replica
+	newest  uint32
+	trainer ID // 0: idle
 }
 
 var me = coordinator.ClientID{'m', 'e'}
@@ -66,7 +80,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	s.out.Reset()
 	for line := range strings.Lines(strings.TrimSpace(d.Input)) {
-		s.execute(t, d)
+		s.do(t, d)
 		next := *d
 		d = &next
 		var err error
@@ -74,39 +88,76 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 			d.Fatalf(t, "%v", err)
 		}
 	}
-	s.execute(t, d)
+	if s.do(t, d); d.Cmd != "left" && s.state != nil {
+		s.look()
+	}
 	if s.out.Len() == 0 {
 		return "nothing\n"
 	}
 	return s.out.String()
 }
 
-// execute runs a command, after which the client looks at its seat.
-func (s *script) execute(t *testing.T, d *datadriven.TestData) {
-	t.Helper()
-	if d.Cmd != "client" && s.Member == nil {
-		d.Fatalf(t, "no client")
+// look passes what the loop of a client passes after every event.
+func (s *script) look() {
+	if s.replica != nil && s.replica.Epoch == (Epoch{}) {
+		s.replica.Epoch = EpochOf(s.state)
 	}
-	s.do(t, d)
-	if d.Cmd != "client" && d.Cmd != "left" && s.state != nil {
-		s.pass(Look{
-			Held: s.held(), Replica: s.fact("replica"), Loaded: s.fact("loaded"), Returns: s.fact("returning"), SitsDown: s.fact("may-sit"),
-		})
+	s.pass(Look{
+		Held: s.held(), Replica: s.fact("replica") || s.replica != nil, Loaded: s.fact("loaded"), Returns: s.fact("returning"), SitsDown: s.fact("may-sit"),
+	})
+	switch s.state.RunState {
+	case coordinator.Cooldown:
+		if s.close() && s.pass(Cooldown{s.held()}).Persist != nil {
+			s.pass(Persisted{s.fact("on-disk")})
+		}
+	case coordinator.Finished:
+		if s.pass(Over{s.held()}).End {
+			return
+		}
+		connected := make(map[coordinator.ClientID]bool)
+		for _, name := range strings.Split(s.facts["online"], ",") {
+			connected[idOf(name)] = true
+		}
+		var unwritten []uint32
+		if s.fact("unwritten") {
+			unwritten = []uint32{s.step("unwritten")}
+		}
+		s.pass(Finish{Held: s.held(), Closed: s.close(), Saving: s.fact("saving"), Unwritten: unwritten, Failed: s.fact("failed"), Connected: connected})
+	default:
+		s.close()
+	}
+}
+
+// close advances the end of an epoch, and reports whether it is complete.
+func (s *script) close() bool {
+	for {
+		switch ready := s.pass(Close{Replica: s.replica, Newest: s.newest, Taken: s.fact("held")}); {
+		case ready.Next != nil:
+			return false
+		case ready.LeaveEpoch:
+			s.replica = nil
+		default:
+			return true
+		}
 	}
 }
 
 func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	t.Helper()
+	if d.Cmd != "client" && s.Member == nil {
+		d.Fatalf(t, "no client")
+	}
 	switch d.Cmd {
 	case "client":
 		s.now, s.facts, s.checks, s.commit = time.Unix(1000, 0), nil, nil, [32]byte{}
-		s.Member = New(Options{ID: me, Holdings: s, Folder: d.HasArg("folder"), Checks: d.HasArg("checks"), AcceptLoss: d.HasArg("accept-loss")})
+		s.replica, s.newest, s.trainer = nil, 0, 0
+		s.Member = New(Options{ID: me, Holdings: s, Folder: d.HasArg("folder"), Checks: d.HasArg("checks"), AcceptLoss: d.HasArg("accept-loss"), FinalWait: 30 * time.Second})
 	case "seen":
 		s.see(d)
 	case "has":
 		s.facts = make(map[string]string)
 		for _, a := range d.CmdArgs {
-			s.facts[a.Key] = strings.Join(a.Vals, "")
+			s.facts[a.Key] = strings.Join(a.Vals, ",")
 		}
 	case "wait":
 		passed, err := time.ParseDuration(d.CmdArgs[0].Key)
@@ -122,6 +173,15 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		s.pass(Answered{Kind: d.CmdArgs[0].Key, Err: errs[d.CmdArgs[1].Key]})
 	case "check":
 		s.check(d.CmdArgs[0].Key)
+	case "replica":
+		s.replica, s.newest = &Replica{Step: numberOf(d, "step"), Has: numberOf(d, "has")}, numberOf(d, "newest")
+	case "taken":
+		s.facts = map[string]string{"held": fmt.Sprint(s.replica.Step)}
+	case "trains", "loads", "recomputes":
+		works := map[string]Work{"trains": Train{}, "loads": Load{s.state.Model.Checkpoint}, "recomputes": Recompute{}}
+		s.trainer = s.Jobs.Start(works[d.Cmd], func() { s.out.WriteString("cancels the trainer's work\n") })
+	case "idle":
+		s.Jobs.Done(s.trainer)
 	case "leave":
 		s.Leave.Begin(s.now, 5*time.Second)
 	default:
@@ -163,12 +223,20 @@ func (s *script) see(d *datadriven.TestData) {
 	if d.HasArg("uploaded") {
 		state.Uploads = append(state.Uploads, coordinator.Upload{Digest: state.Model.Checkpoint.Digest})
 	}
-	claims := valuesOf(d, "claims")
+	state.Epoch.StartStep, state.OriginStep = max(1, numberOf(d, "start")), 1
+	state.Config.TotalSteps, state.Config.WarmupTime, state.Closed = max(9, numberOf(d, "total")), 60_000, d.HasArg("closed")
+	claims, reported := valuesOf(d, "claims"), valuesOf(d, "reported")
 	entries := func(list string, status coordinator.ClientState) (clients []coordinator.Client) {
 		for _, name := range valuesOf(d, list) {
 			c := coordinator.Client{ID: idOf(name), State: status, HoldsModel: slices.Contains(claims, name)}
 			if c.ID == me {
 				c.Commitment = s.commit
+			}
+			if slices.Contains(reported, name) {
+				c.Report = coordinator.Recorded{Step: state.Progress.Step - 1, Digest: digestOf(state.Progress.Step - 1)}
+			}
+			if slices.Contains(valuesOf(d, "ejected"), name) {
+				c.State = coordinator.Ejected
 			}
 			if slices.Contains(valuesOf(d, "foreign"), name) {
 				c.Commitment = [32]byte{1}
@@ -190,10 +258,18 @@ func (s *script) see(d *datadriven.TestData) {
 }
 
 // pass passes an event, and lists its effects.
-func (s *script) pass(e Event) {
+func (s *script) pass(e Event) Ready {
 	s.Step(s.now, e)
 	ready := s.Ready()
+	if ready.Ended != nil {
+		names := map[FinalModel]string{ModelRecorded: "the recorded model", ModelUnrecorded: "the unrecorded last model", ModelOld: "an old model", ModelOther: "another model than the run", ModelNone: "no model"}
+		fmt.Fprintf(&s.out, "reports the end, with %s\n", names[*ready.Ended])
+	}
 	for _, said := range ready.Report {
+		if r, is := said.(Reported); is {
+			fmt.Fprintf(&s.out, "reports Reported {Step:%d}\n", r.Step)
+			continue
+		}
 		fmt.Fprintf(&s.out, "reports %s %+v\n", strings.TrimPrefix(fmt.Sprintf("%T", said), "core."), said)
 	}
 	for _, a := range ready.Submit {
@@ -203,10 +279,31 @@ func (s *script) pass(e Event) {
 		s.checks = append(s.checks, started.ID)
 		fmt.Fprintf(&s.out, "starts %s\n", strings.TrimPrefix(fmt.Sprintf("%T", started.Work), "core."))
 	}
+	if ready.Persist != nil {
+		fmt.Fprintf(&s.out, "writes the model of step %d\n", ready.Persist.Step)
+	}
+	switch next := ready.Next.(type) {
+	case Apply:
+		fmt.Fprintf(&s.out, "applies results up to step %d\n", next.Step)
+	case Snapshot:
+		fmt.Fprintf(&s.out, "takes the model of step %d\n", next.Step)
+	case Load:
+		s.out.WriteString("loads the run's model\n")
+	}
+	if ready.LeaveEpoch {
+		s.out.WriteString("leaves the epoch\n")
+	}
+	if ready.Hasten {
+		s.out.WriteString("tries to save the checkpoint soon\n")
+	}
+	if ready.End {
+		s.out.WriteString("ends\n")
+	}
 	if ready.Fail != nil {
 		fmt.Fprintf(&s.out, "fails: %v\n", ready.Fail)
 	}
 	s.Advance()
+	return ready
 }
 
 // describe describes an action.
@@ -222,6 +319,8 @@ func (s *script) describe(action coordinator.Action) string {
 	case coordinator.Ready:
 		s.commit = a.Next
 		return fmt.Sprintf("Ready for epoch %d", a.Epoch)
+	case coordinator.ReportCheckpoint:
+		return fmt.Sprintf("ReportCheckpoint of step %d", a.Step-1)
 	case coordinator.Return:
 		return fmt.Sprintf("Return to epoch %d", a.Epoch)
 	}
@@ -239,7 +338,11 @@ func (s *script) held() *Model {
 	if !s.fact("held") {
 		return nil
 	}
-	return &Model{Step: s.step("held"), Digest: digestOf(s.step("held"))}
+	m := &Model{Step: s.step("held"), Digest: digestOf(s.step("held"))}
+	if s.fact("wrong") {
+		m.Digest[1]++
+	}
+	return m
 }
 
 func (s *script) Checkpoint(*coordinator.State) bool { return s.fact("checkpoint") }

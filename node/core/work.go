@@ -15,10 +15,10 @@ type Scope uint8
 
 // Scopes.
 const (
-	Process Scope = iota // never ends: the result describes the trainer itself, or its disk
-	Replica              // ends when the member leaves its replica of an epoch
-	Return               // ends when the member's return to an epoch begins again
-	Weights              // ends when the member's weights prove to differ from the run's
+	Process      Scope = iota // never ends: the result describes the trainer itself, or its disk
+	ReplicaScope              // ends when the member leaves its replica of an epoch
+	Return                    // ends when the member's return to an epoch begins again
+	Weights                   // ends when the member's weights prove to differ from the run's
 
 	scopes
 )
@@ -82,10 +82,10 @@ type (
 
 func (Load) scope() Scope              { return Process }
 func (Prepare) scope() Scope           { return Process }
-func (Train) scope() Scope             { return Replica }
-func (Apply) scope() Scope             { return Replica }
-func (Speculate) scope() Scope         { return Replica }
-func (Snapshot) scope() Scope          { return Replica }
+func (Train) scope() Scope             { return ReplicaScope }
+func (Apply) scope() Scope             { return ReplicaScope }
+func (Speculate) scope() Scope         { return ReplicaScope }
+func (Snapshot) scope() Scope          { return ReplicaScope }
 func (Keep) scope() Scope              { return Process }
 func (Replay) scope() Scope            { return Return }
 func (Recompute) scope() Scope         { return Process }
@@ -93,4 +93,4 @@ func (Check) scope() Scope             { return Process }
 func (Read) scope() Scope              { return Process }
 func (Hash) scope() Scope              { return Weights }
 func (WriteIntermediate) scope() Scope { return Weights }
-func (Write) scope() Scope             { return Replica }
+func (Write) scope() Scope             { return ReplicaScope }

@@ -121,16 +121,19 @@ func (k *Saver) tryAgain() {
 	}
 }
 
-// Hasten reports whether the newest checkpoint could not be saved but may be tried again, for
-// example because the disk is full. The next attempt then comes within lastSavePause.
-func (k *Saver) Hasten() bool {
+// Failed reports whether the newest checkpoint could not be saved but may be tried again, for example
+// because the disk is full.
+func (k *Saver) Failed() bool { return k.failed != nil }
+
+// Hasten makes the next attempt to save the checkpoint that could not be saved come within
+// lastSavePause.
+func (k *Saver) Hasten() {
 	if k.failed == nil {
-		return false
+		return
 	}
 	if soon := k.Tasks.Now().Add(lastSavePause); soon.Before(k.failed.next) {
 		k.failed.next = soon
 	}
-	return true
 }
 
 // SaveNow saves the newest checkpoint that could not be saved before. It is the last action of a
