@@ -70,7 +70,7 @@ func (a auditedNode) Spare() (now, next bool) {
 // wait for this client's result, which does not come. Then staying does not help, and isNeeded
 // returns false.
 func (rs *roundState) isNeeded(v *view, draws env.Draws) bool {
-	if rs == nil || !rs.elected || rs.Round.HasQuorum() {
+	if rs == nil || !rs.Elected || rs.Round.HasQuorum() {
 		return false
 	}
 	spoken := make(map[int]bool, len(rs.Round.Witnesses))

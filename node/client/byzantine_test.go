@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/memnet"
@@ -36,8 +37,8 @@ func TestSilentTrainer(t *testing.T) {
 		}
 		for step := range uint32(4) {
 			took := begins[step+2].Sub(begins[step+1])
-			if waits := step == 1 || step == 2; waits != (took >= leastWitnessWait) || took > leastWitnessWait+time.Second {
-				t.Errorf("step %d took %v; more than the wait of %v: want %t", step+1, took, leastWitnessWait, waits)
+			if waits := step == 1 || step == 2; waits != (took >= core.LeastWitnessWait) || took > core.LeastWitnessWait+time.Second {
+				t.Errorf("step %d took %v; more than the wait of %v: want %t", step+1, took, core.LeastWitnessWait, waits)
 			}
 		}
 		finishEqual(w, a, b, c)

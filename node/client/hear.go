@@ -41,10 +41,10 @@ func (n *Node) openRounds() {
 			rs = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
 			before := n.rounds.of[round.Step-1]
 			if before != nil && before.EpochStart == rs.EpochStart && n.engine.Lag() > 1 {
-				rs.pace.follow(&before.pace, before.Slots, rs.Slots)
+				rs.Follow(&before.Part, before.trainers(), rs.trainers())
 			}
 			if before != nil && !before.whole.IsZero() {
-				n.engine.outlook.Wait = rs.opened.Sub(before.whole)
+				n.engine.outlook.Wait = rs.Opened.Sub(before.whole)
 			}
 			n.rounds.of[round.Step] = rs
 		}

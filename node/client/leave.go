@@ -61,7 +61,7 @@ func (n *Node) leftRound() bool {
 		return true
 	case l.Late(now):
 		return false // only work in progress is completed
-	case n.rounds.of[step].hasWitnessed(me.ID, n.actions.answered("witness", step)) && l.AwaitsOutcome(now):
+	case n.hasWitnessed(step) && l.AwaitsOutcome(now):
 		return false
 	case r.Step+1 < step:
 		n.finalize(step - 1)
@@ -93,4 +93,10 @@ func (n *Node) leftCooldown() bool {
 		copies.take(last, m.Snapshot, s)
 	}
 	return me.Report.Step == last && copies.Finished()
+}
+
+// hasWitnessed reports whether this client sent its proof of a round, which the state may not show yet.
+func (n *Node) hasWitnessed(step uint32) bool {
+	rs := n.rounds.of[step]
+	return rs != nil && n.member.HasWitnessed(n.tasks.Now(), &rs.Round)
 }

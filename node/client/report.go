@@ -89,6 +89,16 @@ func (r *reporter) say(report core.Report, s *coordinator.State) {
 		r.log.Warn(awaitsHolder(said))
 	case core.Reported:
 		r.log.Info("reported checkpoint", "step", said.Step, "digest", hexOf(said.Digest)[:16])
+	case core.Witnessed:
+		r.log.Debug("witnessed", "step", said.Step, "held", said.Held, "batches", said.Batches)
+		r.emit(event.WitnessSent{Step: said.Step, Held: said.Held, Batches: said.Batches})
+	case core.Accused:
+		e := event.HealthCheckSent{Step: said.Step}
+		for _, id := range said.Members {
+			e.Clients = append(e.Clients, identity.ID(id).String())
+		}
+		r.log.Info("reported members without results", "step", said.Step, "clients", e.Clients)
+		r.emit(e)
 	case core.AsksForFinal:
 		r.log.Info("this run is over; asking its members for the final model; Ctrl-C ends the wait", "limit", said.Limit)
 	case core.DiskSlow:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -31,7 +30,7 @@ func (n *Node) roundTrain() {
 	n.takeOwed()
 	n.trainAhead(rs)
 	n.sendWitness(rs, false)
-	n.accuse()
+	n.step(core.Accuse{Previous: n.rounds.of[n.run.state.Progress.Step-1].part()})
 }
 
 // keepUp brings the replica to the start of the running round, and returns the state of the round. It
@@ -257,7 +256,7 @@ func (n *Node) announce(t training) {
 		rs.Hold(s, own, a.Size)
 		rs.commitment, rs.raw, rs.made = a.Blob, raw, n.tasks.Now()
 		n.report.total.PayloadSent += uint64(a.Size)
-		round := max(rs.made.Sub(rs.opened), n.engine.outlook.Trains) // without the exchange of results
+		round := max(rs.made.Sub(rs.Opened), n.engine.outlook.Trains) // without the exchange of results
 		n.gossip.share(raw, t.payload, n.run.Members(), round, func() { rs.shared = n.tasks.Now() })
 		n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(t.payload), Commitment: hexOf(a.Blob)})
 		return nil
@@ -279,37 +278,10 @@ func (n *Node) preempt(rs *roundState) {
 	leeway := n.rounds.leeway(rs.Round.Step)
 	switch {
 	case rs.Own(n.run.me) != nil && !rs.trained:
-		n.auditor.Preempt(leeway - n.tasks.Now().Sub(rs.opened))
+		n.auditor.Preempt(leeway - n.tasks.Now().Sub(rs.Opened))
 	case n.engine.Lag() > 1 && n.run.predict(n.Draws).ok: // the training of the next round, before that starts
 		n.auditor.Preempt(leeway)
 	}
-}
-
-// accuse reports members whose results the witnesses of the previous round do not hold, if this
-// client was one of these witnesses. The other witnesses do the same, and one report is sufficient.
-func (n *Node) accuse() {
-	previous := n.rounds.of[n.run.state.Progress.Step-1]
-	if previous == nil || !previous.elected || previous.accusedIn == n.run.state {
-		return
-	}
-	previous.accusedIn = n.run.state
-	if previous.judged && len(previous.suspects) == 0 { // all its witnesses have sent proofs: the set of accusable members can only shrink
-		return
-	}
-	previous.judged, previous.suspects = true, n.run.state.Accusable()
-	accused := slices.DeleteFunc(slices.Clone(previous.suspects), func(id coordinator.ClientID) bool { return id == n.run.myself() })
-	if len(accused) == 0 {
-		return
-	}
-	step := previous.Round.Step
-	n.actions.submit("health check", step, coordinator.HealthCheck{Step: step, Clients: accused}, func() {
-		e := event.HealthCheckSent{Step: step}
-		for _, id := range accused {
-			e.Clients = append(e.Clients, identity.ID(id).String())
-		}
-		n.report.log.Info("reported members without results", "step", step, "clients", e.Clients)
-		n.report.emit(e)
-	})
 }
 
 // tokensOf returns the number of tokens that a batch predicts.
@@ -333,45 +305,15 @@ func (n *Node) roundWitness() {
 	}
 }
 
-// complete reports whether a witness has waited long enough for a round's results: it holds all awaited
-// results, or the missing ones are late compared with most others. A slow member, or even a third of
-// the members, therefore cannot make witnesses wait for an arbitrary time.
-func (rs *roundState) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
-	rs.pace.see(rs.Tally, now)
-	held, all := rs.Progress(awaited)
-	quorum := assign.Quorum(len(all))
-	if len(held) < quorum {
-		rs.most = time.Time{}
-		return len(held) == len(all)
-	}
-	if rs.most.IsZero() {
-		rs.most = now
-	}
-	return len(held) == len(all) || now.After(rs.deadline(held, quorum))
-}
-
-// sendWitness sends the proof of an elected witness. During the round, it does nothing until the client
-// holds all results that can be expected. At the end of the round, if now is set, it proves the results
-// that the client holds.
-func (n *Node) sendWitness(rs *roundState, now bool) {
-	complete := !now && (rs.elected || !rs.told || n.auditor.Judges()) && rs.complete(n.run.awaits(rs.Tally), n.tasks.Now())
-	if complete && !rs.told {
-		rs.told = true
+// sendWitness sends the proof of an elected witness, during the round or at its end (over).
+func (n *Node) sendWitness(rs *roundState, over bool) {
+	ready := n.step(core.Attest{Part: &rs.Part, Round: &rs.Round, Results: awaited{rs.Tally, &n.run}, Over: over, Judges: n.auditor.Judges()})
+	if ready.HeldAll {
 		n.report.held(rs.Tally)
 	}
-	if !rs.elected || !now && !complete {
-		return
+	if ready.Prove {
+		proof, held := rs.Witness()
+		proof.Claim = rs.claim
+		n.step(core.Proof{WitnessRound: proof, Held: held, Batches: len(rs.Slots)})
 	}
-	if rs.hasWitnessed(n.run.myself(), n.actions.answered("witness", rs.Round.Step)) {
-		return
-	}
-	proof, count := rs.Witness()
-	proof.Claim = rs.claim
-	if member, known := n.run.state.Member(n.run.myself()); known && n.run.state.Config.VerificationPercent > 0 {
-		proof.Reveal = n.member.Commitments.WithProof(member, n.run.state.Progress.Epoch)
-	}
-	n.actions.submit("witness", proof.Step, proof, func() {
-		n.report.log.Debug("witnessed", "step", proof.Step, "held", count, "batches", len(rs.Slots))
-		n.report.emit(event.WitnessSent{Step: proof.Step, Held: count, Batches: len(rs.Slots)})
-	})
 }

@@ -66,17 +66,13 @@ func findOtherModels(r *core.Replica, rs *roundState, s *coordinator.State, log 
 // roundState is a round's tally, and this client's work in the round.
 type roundState struct {
 	*tally.Tally
-	start   wire.Head // head of the run's log at the round's start; zero if no host signs heads
-	opened  time.Time
-	pace    pace
-	most    time.Time         // when the results of two thirds of the awaited trainers were held; zero: not yet, or not observed
-	made    time.Time         // when this client's result was made; zero: not yet
-	shared  time.Time         // when gossip first announced this client's result; zero: not yet
-	whole   time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or not observed
-	claim   coordinator.Claim // claim about this client's training, once that is done
-	elected bool              // this client is a witness of the round
-	seats   int               // number of members at the start of its epoch
-	told    bool              // the client reported that everything that can be expected is held
+	core.Part
+	start  wire.Head         // head of the run's log at the round's start; zero if no host signs heads
+	made   time.Time         // when this client's result was made; zero: not yet
+	shared time.Time         // when gossip first announced this client's result; zero: not yet
+	whole  time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or not observed
+	claim  coordinator.Claim // claim about this client's training, once that is done
+	seats  int               // number of members at the start of its epoch
 
 	trained    bool                 // training has started
 	ahead      assign.BatchID       // batch of the next round whose training was started ahead; it starts ahead only once
@@ -85,10 +81,7 @@ type roundState struct {
 	asked      time.Time            // when peers were last asked for its results
 	answered   map[identity.ID]bool // peers that have answered since the end of the round
 
-	offences  []*offence             // batches for which a trainer signed two results
-	accusedIn *coordinator.State     // newest state in which members were examined
-	judged    bool                   // suspects is set
-	suspects  []coordinator.ClientID // members whose results the witnesses do not hold
+	offences []*offence // batches for which a trainer signed two results
 }
 
 // leeway estimates how much later than usual this client's result of a round may come and still be in
@@ -98,8 +91,8 @@ type roundState struct {
 // it is zero.
 func (r *roundStates) leeway(step uint32) time.Duration {
 	for step--; r.of[step] != nil; step-- {
-		if rs := r.of[step]; !rs.most.IsZero() && !rs.made.IsZero() {
-			return rs.witnessWait() - max(0, rs.made.Sub(rs.most))
+		if rs := r.of[step]; !rs.Most.IsZero() && !rs.made.IsZero() {
+			return rs.WitnessWait() - max(0, rs.made.Sub(rs.Most))
 		}
 	}
 	return 0
@@ -108,17 +101,52 @@ func (r *roundStates) leeway(step uint32) time.Duration {
 // newRoundState returns the state of a new round.
 func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.Time) *roundState {
 	config := v.state.Config
-	rs := &roundState{start: v.startOf(round.Step), opened: now, pace: newPace(now), answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	index, takesPart := round.MemberIndex(v.myself())
+	rs := &roundState{
+		Part: core.NewPart(round.Step, takesPart && draws.Elected(&round, config, index), now), start: v.startOf(round.Step),
+		answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config)),
+	}
 	rs.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	for i := range rs.Slots {
 		if owner, known := v.state.Member(rs.Slots[i].Owner); known {
 			rs.Slots[i].OptimizerSince = owner.OptimizerSince
 		}
 	}
-	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
-		rs.elected = draws.Elected(&round, config, index)
-	}
 	return rs
+}
+
+// part returns this client's part in the round; nil: the round is unknown.
+func (rs *roundState) part() *core.Part {
+	if rs == nil {
+		return nil
+	}
+	return &rs.Part
+}
+
+// trainers returns the owners of the round's batches.
+func (rs *roundState) trainers() []coordinator.ClientID {
+	ids := make([]coordinator.ClientID, len(rs.Slots))
+	for i := range rs.Slots {
+		ids[i] = rs.Slots[i].Owner
+	}
+	return ids
+}
+
+// awaited are the results of a round. They implement core.Results.
+type awaited struct {
+	*tally.Tally
+	run *view
+}
+
+// Arrived returns the trainers whose results this client holds.
+func (a awaited) Arrived() []coordinator.ClientID {
+	held, _ := a.Progress(func(coordinator.ClientID) bool { return true })
+	return held
+}
+
+// Awaited returns the trainers for which the round waits, and the ones whose results this client holds.
+func (a awaited) Awaited() (held, all []coordinator.ClientID) {
+	return a.Progress(a.run.awaits(a.Tally))
 }
 
 // wellAnswered reports whether an honest member has answered a request about the finished round: more
@@ -141,40 +169,6 @@ func (rs *roundState) begin(r *core.Replica, lag uint32, report *reporter) {
 			report.Held(rs.Tally, &rs.Slots[i], c)
 		}
 	}
-}
-
-// hasWitnessed reports whether a client sent its proof of a round. answered reports whether this process
-// sent a proof that the state may not show yet. The result is false for a nil (unknown) round.
-func (rs *roundState) hasWitnessed(id coordinator.ClientID, answered bool) bool {
-	if rs == nil {
-		return false
-	}
-	index, takesPart := rs.Round.MemberIndex(id)
-	return takesPart && (answered || slices.ContainsFunc(rs.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }))
-}
-
-// witnessWait returns how long a witness waits for the last third of the results after it holds the
-// first two thirds. It assumes that all trainers start when the round starts; see deadline.
-func (rs *roundState) witnessWait() time.Duration {
-	return max(leastWitnessWait, rs.most.Sub(rs.opened)/4)
-}
-
-// deadline returns the end of a witness's wait for missing results. The witness holds the results of
-// held, and quorum is two thirds of the awaited trainers. A trainer may start as late as the round
-// itself. It then has the time that most trainers needed, plus a quarter of it. "Most" means two
-// thirds of the trainers of the round or of the epoch, whichever needed less time, because a round may
-// have many slow trainers.
-func (rs *roundState) deadline(held []coordinator.ClientID, quorum int) time.Time {
-	needs := make([]time.Duration, len(held))
-	for i, id := range held {
-		needs[i] = rs.pace.need[id]
-	}
-	need := min(quickest(needs, quorum), rs.pace.typical())
-	until, other := rs.most.Add(rs.witnessWait()), rs.opened.Add(need+max(leastWitnessWait, need/4))
-	if other.After(until) {
-		return other
-	}
-	return until
 }
 
 // offence is a batch for which a trainer signed two results.

@@ -23,6 +23,8 @@ const (
 	ReturnKind     = "return"
 	WithdrawKind   = "withdraw"
 	CheckpointKind = "checkpoint"
+	WitnessKind    = "witness"
+	HealthKind     = "health check"
 )
 
 // Actions tracks this member's actions at the coordinator. At most one action of each kind is in

@@ -16,6 +16,7 @@ type Member struct {
 	seat     seat
 	cooldown cooldown
 	finish   finish
+	witness  witness
 	taken    bool // Ready has returned the effects
 }
 
@@ -71,6 +72,12 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.cooldown.look(c, e)
 	case Persisted:
 		m.cooldown.persisted(c, e)
+	case Attest:
+		m.witness.attest(c, e)
+	case Proof:
+		m.witness.prove(c, e)
+	case Accuse:
+		m.witness.accuse(c, e)
 	case Over:
 		m.finish.over(c, e)
 	case Finish:
@@ -101,6 +108,8 @@ func (m *Member) answered(e Answered) {
 	case e.Err != nil:
 	case e.Kind == CheckpointKind:
 		m.cooldown.accepted(&m.common)
+	case e.Kind == WitnessKind, e.Kind == HealthKind:
+		m.witness.accepted(&m.common, action)
 	default:
 		m.seat.accepted(&m.common, action)
 	}
@@ -108,6 +117,12 @@ func (m *Member) answered(e Answered) {
 
 // Lingers reports whether the run has ended for this client, which stays only for other clients.
 func (m *Member) Lingers() bool { return m.finish.said }
+
+// HasWitnessed reports whether this client sent its proof of a round, which the state may not show yet.
+func (m *Member) HasWitnessed(now time.Time, r *coordinator.Round) bool {
+	m.now = now
+	return m.witnessed(r)
+}
 
 // Known reports whether the run knew this client before it came, or the client has lost its model:
 // its next entry is a return.

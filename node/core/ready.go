@@ -59,6 +59,8 @@ type Ready struct {
 	Ended      *FinalModel // how the run ended for the member
 	Report     []Report
 	Persist    *Model       // a model that must be on the disk before the member announces it; Persisted follows
+	HeldAll    bool         // the member holds all results of the running round that can be expected
+	Prove      bool         // Proof follows
 	Submit     []Submission // the caller passes the answers to Step, as Answered
 	Start      []Started    // tasks that run concurrently with the trainer
 	Next       Work         // the trainer's next work: Apply, Snapshot or Load. The caller starts it when the trainer is idle

@@ -28,7 +28,8 @@ import (
 //	                   location; definition=TEXT: another definition of the run; start=N: first step of
 //	                   the epoch; reported=CLIENTS: clients that reported the run's model, or the model of
 //	                   the epoch's last step; ejected=CLIENTS: ejected clients; total=N: the run's last
-//	                   step; closed: the authority closed the run
+//	                   step; closed: the authority closed the run; missed: no witness has a result of the
+//	                   previous round
 //	has [FACT]…        what the client has from now on; without facts nothing:
 //	                   held=N (the model of a step; wrong: not the run's), replica, loaded (the run's model, in the trainer),
 //	                   returning (it can get a replica in this epoch), may-sit (it can take its seat back),
@@ -41,6 +42,11 @@ import (
 //	                   round that the client knows
 //	taken              the client has taken the model after the replica's step
 //	trains, loads, recomputes, idle      the trainer's work
+//
+//	round step=N [witness] [over] [judges] [proved]    the client is in a round, whose trainers are awaited;
+//	                   over: it has ended; proved: the run has the client's proof
+//	results from=CLIENTS late=CLIENTS    the trainers with and without a result here; at first all are late
+//	accuses step=N     the client examines the members of a round
 //
 // Further facts: on-disk (the model to report is on the disk, or the disk had its time), saving,
 // unwritten=N, failed (the newest checkpoint could not be saved), online=CLIENTS.
@@ -68,6 +74,11 @@ type script struct {
 	commit [32]byte // newest commitment that the client submitted
 	checks []ID
 	out    strings.Builder
+
+	parts         map[uint32]*Part
+	round         coordinator.Round // zero: none
+	over, judges  bool
+	arrived, late []coordinator.ClientID // trainers with and without a result here
 
 	replica *Replica
 	newest  uint32
@@ -105,6 +116,11 @@ func (s *script) look() {
 	s.pass(Look{
 		Held: s.held(), Replica: s.fact("replica") || s.replica != nil, Loaded: s.fact("loaded"), Returns: s.fact("returning"), SitsDown: s.fact("may-sit"),
 	})
+	if p := s.parts[s.round.Step]; p != nil {
+		if s.pass(Attest{Part: p, Round: &s.round, Results: s, Over: s.over, Judges: s.judges}).Prove {
+			s.pass(Proof{coordinator.WitnessRound{Step: s.round.Step}, len(s.arrived), len(s.arrived) + len(s.late)})
+		}
+	}
 	switch s.state.RunState {
 	case coordinator.Cooldown:
 		if s.close() && s.pass(Cooldown{s.held()}).Persist != nil {
@@ -125,6 +141,23 @@ func (s *script) look() {
 		s.pass(Finish{Held: s.held(), Closed: s.close(), Saving: s.fact("saving"), Unwritten: unwritten, Failed: s.fact("failed"), Connected: connected})
 	default:
 		s.close()
+	}
+}
+
+// begin begins a round, or ends it.
+func (s *script) begin(d *datadriven.TestData) {
+	step := numberOf(d, "step")
+	if s.parts[step] == nil {
+		p := NewPart(step, d.HasArg("witness"), s.now)
+		s.parts[step], s.round = &p, coordinator.Round{Step: step, Members: []coordinator.ClientID{me}}
+		s.arrived, s.late = nil, nil
+		for i := range s.state.Epoch.Clients {
+			s.late = append(s.late, s.state.Epoch.Clients[i].ID)
+		}
+	}
+	s.over, s.judges = d.HasArg("over"), d.HasArg("judges")
+	if d.HasArg("proved") {
+		s.round.Witnesses = append(s.round.Witnesses, coordinator.Witness{Member: 0})
 	}
 }
 
@@ -151,6 +184,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "client":
 		s.now, s.facts, s.checks, s.commit = time.Unix(1000, 0), nil, nil, [32]byte{}
 		s.replica, s.newest, s.trainer = nil, 0, 0
+		s.parts, s.round = make(map[uint32]*Part), coordinator.Round{}
 		s.Member = New(Options{ID: me, Holdings: s, Folder: d.HasArg("folder"), Checks: d.HasArg("checks"), AcceptLoss: d.HasArg("accept-loss"), FinalWait: 30 * time.Second})
 	case "seen":
 		s.see(d)
@@ -170,9 +204,15 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			"ok": nil, "duplicate": coordinator.ErrDuplicate, "refused": coordinator.ErrWrongEpoch,
 			"not-admitted": coordinator.ErrNotAuthorised, "none": errors.New("disconnected"),
 		}
-		s.pass(Answered{Kind: d.CmdArgs[0].Key, Err: errs[d.CmdArgs[1].Key]})
+		s.pass(Answered{Kind: strings.ReplaceAll(d.CmdArgs[0].Key, "-", " "), Err: errs[d.CmdArgs[1].Key]})
 	case "check":
 		s.check(d.CmdArgs[0].Key)
+	case "round":
+		s.begin(d)
+	case "results":
+		s.arrived, s.late = clientsOf(d, "from"), clientsOf(d, "late")
+	case "accuses":
+		s.pass(Accuse{s.parts[numberOf(d, "step")]})
 	case "replica":
 		s.replica, s.newest = &Replica{Step: numberOf(d, "step"), Has: numberOf(d, "has")}, numberOf(d, "newest")
 	case "taken":
@@ -248,6 +288,12 @@ func (s *script) see(d *datadriven.TestData) {
 	state.Epoch.Clients = entries("members", coordinator.Healthy)
 	state.Epoch.Exited = entries("left", coordinator.Withdrawn)
 	state.Pending = entries("waits", coordinator.Healthy)
+	if d.HasArg("missed") {
+		state.Epoch.Rounds = append(state.Epoch.Rounds, coordinator.Round{
+			Step: state.Progress.Step - 1, Members: clientsOf(d, "members"), BatchSize: uint32(len(state.Epoch.Clients)),
+			WitnessesElected: 1, WitnessesNeeded: 1, Witnesses: []coordinator.Witness{{}},
+		})
+	}
 	for _, name := range valuesOf(d, "ready") {
 		state.Epoch.Ready = append(state.Epoch.Ready, idOf(name))
 	}
@@ -266,11 +312,14 @@ func (s *script) pass(e Event) Ready {
 		fmt.Fprintf(&s.out, "reports the end, with %s\n", names[*ready.Ended])
 	}
 	for _, said := range ready.Report {
-		if r, is := said.(Reported); is {
-			fmt.Fprintf(&s.out, "reports Reported {Step:%d}\n", r.Step)
-			continue
+		text := fmt.Sprintf("%+v", said)
+		switch said := said.(type) {
+		case Reported:
+			text = fmt.Sprintf("{Step:%d}", said.Step)
+		case Accused:
+			text = fmt.Sprintf("{Step:%d}", said.Step)
 		}
-		fmt.Fprintf(&s.out, "reports %s %+v\n", strings.TrimPrefix(fmt.Sprintf("%T", said), "core."), said)
+		fmt.Fprintf(&s.out, "reports %s %s\n", strings.TrimPrefix(fmt.Sprintf("%T", said), "core."), text)
 	}
 	for _, a := range ready.Submit {
 		fmt.Fprintf(&s.out, "submits %s\n", s.describe(a.Action))
@@ -278,6 +327,9 @@ func (s *script) pass(e Event) Ready {
 	for _, started := range ready.Start {
 		s.checks = append(s.checks, started.ID)
 		fmt.Fprintf(&s.out, "starts %s\n", strings.TrimPrefix(fmt.Sprintf("%T", started.Work), "core."))
+	}
+	if ready.HeldAll {
+		s.out.WriteString("holds all results that can be expected\n")
 	}
 	if ready.Persist != nil {
 		fmt.Fprintf(&s.out, "writes the model of step %d\n", ready.Persist.Step)
@@ -321,6 +373,14 @@ func (s *script) describe(action coordinator.Action) string {
 		return fmt.Sprintf("Ready for epoch %d", a.Epoch)
 	case coordinator.ReportCheckpoint:
 		return fmt.Sprintf("ReportCheckpoint of step %d", a.Step-1)
+	case coordinator.WitnessRound:
+		return fmt.Sprintf("WitnessRound of step %d", a.Step)
+	case coordinator.HealthCheck:
+		text := fmt.Sprintf("HealthCheck of step %d:", a.Step)
+		for _, id := range a.Clients {
+			text += " " + nameOf(id)
+		}
+		return text
 	case coordinator.Return:
 		return fmt.Sprintf("Return to epoch %d", a.Epoch)
 	}
@@ -345,6 +405,12 @@ func (s *script) held() *Model {
 	return m
 }
 
+func (s *script) Arrived() []coordinator.ClientID { return s.arrived }
+
+func (s *script) Awaited() (held, all []coordinator.ClientID) {
+	return s.arrived, slices.Concat(s.arrived, s.late)
+}
+
 func (s *script) Checkpoint(*coordinator.State) bool { return s.fact("checkpoint") }
 
 func (s *script) Newest(*coordinator.State) (r coordinator.Recorded) {
@@ -359,6 +425,15 @@ func (s *script) Saved(*coordinator.State) (coordinator.Recorded, bool) {
 }
 
 func (s *script) Before(uint32) uint32 { return s.step("file") }
+
+func nameOf(id coordinator.ClientID) string { return strings.TrimRight(string(id[:]), "\x00") }
+
+func clientsOf(d *datadriven.TestData, key string) (ids []coordinator.ClientID) {
+	for _, name := range valuesOf(d, key) {
+		ids = append(ids, idOf(name))
+	}
+	return ids
+}
 
 func idOf(name string) (id coordinator.ClientID) {
 	copy(id[:], name)

@@ -1,4 +1,4 @@
-package client
+package core
 
 import (
 	"maps"
@@ -7,13 +7,12 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/node/tally"
 )
 
-// leastWitnessWait is the minimum time for which a witness waits for the missing results once it holds
+// LeastWitnessWait is the minimum time for which a witness waits for the missing results once it holds
 // the results of two thirds of the awaited trainers. In long rounds, the wait is a quarter of the time
 // that these results needed.
-const leastWitnessWait = 2 * time.Second
+const LeastWitnessWait = 2 * time.Second
 
 // pace measures how long members need for a result. With a lag of two rounds, members may start to
 // train during the previous round. The time from the start of a round to a result is therefore not
@@ -36,13 +35,12 @@ func newPace(opened time.Time) pace {
 }
 
 // follow takes into account that trainers may have started during the previous round.
-func (p *pace) follow(before *pace, trainedSlots, slots []tally.Slot) {
+func (p *pace) follow(before *pace, trainersBefore, trainers []coordinator.ClientID) {
 	trained := make(map[coordinator.ClientID]bool)
-	for i := range trainedSlots {
-		trained[trainedSlots[i].Owner] = true
+	for _, id := range trainersBefore {
+		trained[id] = true
 	}
-	for i := range slots {
-		id := slots[i].Owner
+	for _, id := range trainers {
 		came, delivered := before.came[id]
 		switch {
 		case delivered && came.After(before.opened):
@@ -53,15 +51,6 @@ func (p *pace) follow(before *pace, trainedSlots, slots []tally.Slot) {
 		p.bound[id] = !trained[id]
 	}
 	maps.Copy(p.need, before.need)
-}
-
-// see records the trainers whose results this client holds now.
-func (p *pace) see(t *tally.Tally, now time.Time) {
-	for i := range t.Slots {
-		if id := t.Slots[i].Owner; t.HeldOf(&t.Slots[i]) != nil {
-			p.arrived(id, now)
-		}
-	}
 }
 
 // arrived records that a trainer's result has arrived.

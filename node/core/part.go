@@ -1,0 +1,84 @@
+package core
+
+import (
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Part is a member's part in one round.
+type Part struct {
+	Step    uint32
+	Elected bool      // the member is a witness of the round
+	Opened  time.Time // when the member learned of the round
+	Most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet, or not observed
+
+	told bool // the member reported that everything that can be expected is held
+	pace pace
+
+	examined *coordinator.State     // newest state in which members were examined
+	judged   bool                   // suspects is set
+	suspects []coordinator.ClientID // members whose results the witnesses do not hold
+}
+
+// NewPart returns the part of a member in a round that starts now.
+func NewPart(step uint32, elected bool, now time.Time) Part {
+	return Part{Step: step, Elected: elected, Opened: now, pace: newPace(now)}
+}
+
+// Follow takes into account that the round's trainers may have started during the previous round.
+func (p *Part) Follow(before *Part, trainersBefore, trainers []coordinator.ClientID) {
+	p.pace.follow(&before.pace, trainersBefore, trainers)
+}
+
+// Results are the results of a round.
+type Results interface {
+	// Arrived returns the trainers whose results the member holds.
+	Arrived() []coordinator.ClientID
+	// Awaited returns the trainers for which the round waits, and the ones whose results the member holds.
+	Awaited() (held, all []coordinator.ClientID)
+}
+
+// complete reports whether a witness has waited long enough for a round's results: it holds all awaited
+// results, or the missing ones are late compared with most others. A slow member, or even a third of
+// the members, therefore cannot make witnesses wait for an arbitrary time.
+func (p *Part) complete(r Results, now time.Time) bool {
+	for _, id := range r.Arrived() {
+		p.pace.arrived(id, now)
+	}
+	held, all := r.Awaited()
+	quorum := assign.Quorum(len(all))
+	if len(held) < quorum {
+		p.Most = time.Time{}
+		return len(held) == len(all)
+	}
+	if p.Most.IsZero() {
+		p.Most = now
+	}
+	return len(held) == len(all) || now.After(p.deadline(held, quorum))
+}
+
+// WitnessWait returns how long a witness waits for the last third of the results after it holds the
+// first two thirds. It assumes that all trainers start when the round starts; see deadline.
+func (p *Part) WitnessWait() time.Duration {
+	return max(LeastWitnessWait, p.Most.Sub(p.Opened)/4)
+}
+
+// deadline returns the end of a witness's wait for missing results. The witness holds the results of
+// held, and quorum is two thirds of the awaited trainers. A trainer may start as late as the round
+// itself. It then has the time that most trainers needed, plus a quarter of it. "Most" means two
+// thirds of the trainers of the round or of the epoch, whichever needed less time, because a round may
+// have many slow trainers.
+func (p *Part) deadline(held []coordinator.ClientID, quorum int) time.Time {
+	needs := make([]time.Duration, len(held))
+	for i, id := range held {
+		needs[i] = p.pace.need[id]
+	}
+	need := min(quickest(needs, quorum), p.pace.typical())
+	until, other := p.Most.Add(p.WitnessWait()), p.Opened.Add(need+max(LeastWitnessWait, need/4))
+	if other.After(until) {
+		return other
+	}
+	return until
+}
