@@ -9,8 +9,6 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
-	"github.com/psyche-go/psyche/node/core"
-	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -176,18 +174,6 @@ func TestFailedTrainingAhead(t *testing.T) {
 			t.Errorf("the failing step was begun %d times, want once ahead and once in its round", len(begun))
 		}
 	})
-}
-
-// TestPredictedBatchWithoutATrainer checks that a training ahead ends if its round assigns no batch
-// to this client, so that it does not keep the trainer busy until the round is over.
-func TestPredictedBatchWithoutATrainer(t *testing.T) {
-	node := &Node{engine: engine{Jobs: &core.Jobs{}}, run: view{me: clienttest.Key(9).ID(), state: &coordinator.State{RunState: coordinator.RoundTrain}}}
-	cancelled := false
-	node.engine.Start(core.Train{Step: clienttest.Round().Step, Ahead: true}, func() { cancelled = true })
-	node.train(newRoundState(clienttest.Round(), &view{me: node.run.me, state: &coordinator.State{Config: clienttest.Config(3)}}, env.Drawn{}, time.Time{}))
-	if !cancelled {
-		t.Error("the trainer continues waiting for a round in which it has nothing to do")
-	}
 }
 
 // TestTrainingAheadIsGivenUp checks that a training ahead ends at once if its round does not come

@@ -51,15 +51,15 @@ func (a auditedNode) Spare() (now, next bool) {
 		return false, false
 	}
 	s, predicted, lag := n.run.state, n.run.predict(n.Draws), n.engine.Lag()
-	next = lag == 1 && predicted.step == s.Progress.Step+1 && !predicted.ok
+	next = lag == 1 && predicted.Step == s.Progress.Step+1 && !predicted.OK
 	rs := n.rounds.of[s.Progress.Step]
 	switch {
 	case rs == nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
 		return false, next
-	case rs.Own(n.run.me) != nil && !rs.trained:
+	case rs.Own(n.run.me) != nil && !rs.Trained:
 		return false, next
 	case lag > 1: // the next round's training starts in this round
-		return n.AuditIdle || !predicted.ok, next
+		return n.AuditIdle || !predicted.OK, next
 	}
 	return n.AuditIdle || rs.Own(n.run.me) == nil, next
 }

@@ -33,7 +33,7 @@ type engine struct {
 	begun   func()         // called when the round of a training that started ahead of it begins
 
 	speculation *speculation // nil: no speculation; the weights contain exactly the applied results
-	outlook     core.Outlook
+	outlook     *core.Outlook
 
 	signing  signing     // steps with a signed result
 	prepared preparation // settings of the last preparation of the optimizer

@@ -43,8 +43,8 @@ func (n *Node) openRounds() {
 			if before != nil && before.EpochStart == rs.EpochStart && n.engine.Lag() > 1 {
 				rs.Follow(&before.Part, before.trainers(), rs.trainers())
 			}
-			if before != nil && !before.whole.IsZero() {
-				n.engine.outlook.Wait = rs.Opened.Sub(before.whole)
+			if before != nil && !before.Whole.IsZero() {
+				n.engine.outlook.Wait = rs.Opened.Sub(before.Whole)
 			}
 			n.rounds.of[round.Step] = rs
 		}

@@ -56,12 +56,13 @@ func (n *Node) leftRound() bool {
 	s, l, copies, now := n.run.state, &n.member.Leave, &n.models.copies, n.tasks.Now()
 	r, step := n.rounds.replica, s.Progress.Step
 	me, ok := s.Member(n.run.myself())
+	rs := n.rounds.of[step]
 	switch {
 	case !ok || !n.rounds.replica.Follows():
 		return true
 	case l.Late(now):
 		return false // only work in progress is completed
-	case n.hasWitnessed(step) && l.AwaitsOutcome(now):
+	case rs != nil && n.member.HasWitnessed(now, &rs.Round) && l.AwaitsOutcome(now):
 		return false
 	case r.Step+1 < step:
 		n.finalize(step - 1)
@@ -93,10 +94,4 @@ func (n *Node) leftCooldown() bool {
 		copies.take(last, m.Snapshot, s)
 	}
 	return me.Report.Step == last && copies.Finished()
-}
-
-// hasWitnessed reports whether this client sent its proof of a round, which the state may not show yet.
-func (n *Node) hasWitnessed(step uint32) bool {
-	rs := n.rounds.of[step]
-	return rs != nil && n.member.HasWitnessed(n.tasks.Now(), &rs.Round)
 }

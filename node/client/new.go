@@ -36,7 +36,7 @@ func New(o Options) (*Node, error) {
 		store:  exchange.NewStore(o.Network.Drop),
 		report: &reporter{dir: o.CheckpointDir, events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
-	n.engine = engine{Jobs: &n.member.Jobs, tasks: tasks}
+	n.engine = engine{Jobs: &n.member.Jobs, outlook: &n.member.Outlook, tasks: tasks}
 	n.engine.signing.folder = o.folder()
 	n.engine.reader = &reader{tasks: tasks, jobs: n.engine.Jobs, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
 	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, Actions: &n.member.Actions}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -61,7 +62,7 @@ func (n *Node) keepUp() *roundState {
 		return nil
 	}
 	rs := n.rounds.of[round.Step]
-	if own := rs.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !rs.trained {
+	if own := rs.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !rs.Trained {
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // the predicted batch was wrong if members came or went
 		n.engine.reader.read(own.Batch, n.run.CompletionTime())                         // while the previous rounds are being applied
 	}
@@ -77,70 +78,55 @@ func (n *Node) keepUp() *roundState {
 // train computes this client's result when possible, or lets a training that started before the
 // round continue.
 func (n *Node) train(rs *roundState) {
-	s := rs.Own(n.run.me)
-	if rs.trained || n.run.state.RunState != coordinator.RoundTrain {
+	ready := n.step(core.Turn{
+		Part: &rs.Part, Own: rs.ownBatch(n.run.me), After: n.rounds.replica.IsAfter(rs.Round.Step, n.engine.Lag()),
+		MaySign: n.engine.signing.May(rs.Round.Step),
+	})
+	if !ready.Ask || !n.auditor.MayTrain(rs.Round.Step) {
 		return
 	}
-	if batch, ahead := n.engine.Ahead(rs.Round.Step); ahead {
-		switch {
-		case s == nil || batch != s.Batch: // the members differ from the prediction
-			n.engine.Cancel()
-		case n.auditor.MayTrain(rs.Round.Step):
-			rs.trained = true
-			n.engine.Begin()
-			n.engine.begun()
-		}
+	if ready = n.step(core.Permitted{}); ready.Begin {
+		n.engine.begun()
+	}
+	if ready.Read == nil {
 		return
 	}
-	if s == nil || n.rounds.replica.IsAfter(rs.Round.Step, n.engine.Lag()) || !n.engine.signing.May(rs.Round.Step) || !n.auditor.MayTrain(rs.Round.Step) {
-		return
+	tokens := n.engine.reader.read(*ready.Read, n.run.CompletionTime())
+	if next, trains := n.step(core.Tokens{Read: tokens != nil}).Next.(core.Train); trains {
+		n.startTraining(next, *tokens, func(context.Context) error { return nil })
 	}
-	tokens := n.engine.reader.read(s.Batch, n.run.CompletionTime())
-	if tokens != nil {
-		n.engine.CancelRecomputation(false)
-	}
-	if tokens == nil || !n.engine.Idle() {
-		return
-	}
-	rs.trained = true
-	n.startTraining(core.Train{Step: rs.Round.Step}, *tokens, func(context.Context) error { return nil })
 }
 
-// trainAhead starts to train for the next round before that round starts, if the weights already
-// include the results that must be applied before. With a lag of two rounds this is always possible,
-// so the exchange of results never delays a training. With a lag of one, it requires speculation.
+// trainAhead starts to train for the next round before that round starts.
 func (n *Node) trainAhead(rs *roundState) {
-	own := rs.Own(n.run.me)
-	if own != nil && !rs.trained || n.rounds.replica == nil || n.rounds.replica.Closing {
-		return
+	speculation, outcome := n.speculation(rs)
+	ready := n.step(core.Ahead{
+		Part: &rs.Part, Own: rs.ownBatch(n.run.me), Replica: n.rounds.replica, Lag: n.engine.Lag(),
+		Next: func() core.Prediction { return n.run.predict(n.Draws).Prediction }, Speculation: speculation,
+	})
+	if ready.Forget {
+		n.engine.reader.forget(func(of assign.BatchID) bool { return slices.Contains(ready.Keep, of) })
 	}
-	next := n.run.predict(n.Draws)
-	n.engine.reader.forget(func(of assign.BatchID) bool { return next.ok && of == next.batch || own != nil && of == own.Batch })
-	if batch, ahead := n.engine.Ahead(rs.Round.Step + 1); ahead && (!next.ok || batch != next.batch) { // members have changed since the training started
+	if ready.CancelAhead {
 		n.engine.Cancel()
 	}
-	if !next.ok {
+	if ready.Read == nil {
 		return
 	}
-	tokens := n.engine.reader.read(next.batch, n.run.CompletionTime())
-	lag := n.engine.Lag()
-	if lag > 1 && tokens != nil {
-		n.engine.CancelRecomputation(false)
+	tokens := n.engine.reader.read(*ready.Read, n.run.CompletionTime())
+	if ready = n.step(core.Tokens{Read: tokens != nil}); ready.Ask && n.auditor.MayBegin() {
+		ready = n.step(core.Permitted{})
 	}
-	switch {
-	case lag > 1 && !n.auditor.MayBegin(), tokens == nil, rs.ahead == next.batch:
-		return
-	case lag == 1 && !n.speculate(rs), !n.engine.Idle():
-		return
+	switch next := ready.Next.(type) {
+	case core.Apply:
+		n.finalizeEarly(next.Step)
+	case core.Speculate:
+		n.speculate(rs, *outcome)
+	case core.Train:
+		wait, begun := n.tasks.Signal()
+		n.engine.begun = begun
+		n.startTraining(next, *tokens, wait)
 	}
-	if before := next.step - lag; lag > 1 && n.rounds.replica.Step < before {
-		n.finalizeEarly(before)
-		return
-	}
-	rs.ahead = next.batch
-	wait, begun := n.tasks.Signal()
-	n.engine.begun = begun
-	n.startTraining(core.Train{Step: next.step, Batch: next.batch, Ahead: true}, *tokens, wait)
 }
 
 // training is the result of a training.
@@ -277,9 +263,9 @@ func (n *Node) preempt(rs *roundState) {
 	}
 	leeway := n.rounds.leeway(rs.Round.Step)
 	switch {
-	case rs.Own(n.run.me) != nil && !rs.trained:
+	case rs.Own(n.run.me) != nil && !rs.Trained:
 		n.auditor.Preempt(leeway - n.tasks.Now().Sub(rs.Opened))
-	case n.engine.Lag() > 1 && n.run.predict(n.Draws).ok: // the training of the next round, before that starts
+	case n.engine.Lag() > 1 && n.run.predict(n.Draws).OK: // the training of the next round, before that starts
 		n.auditor.Preempt(leeway)
 	}
 }

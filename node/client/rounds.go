@@ -70,12 +70,9 @@ type roundState struct {
 	start  wire.Head         // head of the run's log at the round's start; zero if no host signs heads
 	made   time.Time         // when this client's result was made; zero: not yet
 	shared time.Time         // when gossip first announced this client's result; zero: not yet
-	whole  time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or not observed
 	claim  coordinator.Claim // claim about this client's training, once that is done
 	seats  int               // number of members at the start of its epoch
 
-	trained    bool                 // training has started
-	ahead      assign.BatchID       // batch of the next round whose training was started ahead; it starts ahead only once
 	commitment tally.Commitment     // commitment of this client's result, once announced
 	raw        []byte               // this client's announcement
 	asked      time.Time            // when peers were last asked for its results
@@ -130,6 +127,14 @@ func (rs *roundState) trainers() []coordinator.ClientID {
 		ids[i] = rs.Slots[i].Owner
 	}
 	return ids
+}
+
+// ownBatch returns a client's batch; nil: none.
+func (rs *roundState) ownBatch(id identity.ID) *assign.BatchID {
+	if own := rs.Own(id); own != nil {
+		return &own.Batch
+	}
+	return nil
 }
 
 // awaited are the results of a round. They implement core.Results.

@@ -12,29 +12,28 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// speculate applies the results of the running round to the weights when the results of all members
-// have arrived, and reports whether that is done. It does not wait for the witnesses and the host
-// to confirm that the results count. Meanwhile the trainer can compute the next round's gradient,
-// so that only the transfer of the results separates two trainings. A misprediction is undone.
-func (n *Node) speculate(rs *roundState) bool {
+// speculation describes whether this client can speculate on the running round. outcome contains the
+// predicted outcome once Whole has returned true.
+func (n *Node) speculation(rs *roundState) (s core.Speculation, outcome *tally.Outcome) {
 	f, step := n.engine.speculation, rs.Round.Step
-	if f != nil && f.step == step {
-		return f.ready
-	}
-	trainer, able := n.engine.trainer.(env.Speculator)
-	if !able || !rs.Began || rs.Final || n.rounds.replica.Step != step-1 || rs.Round.HasQuorum() {
-		return false
-	}
-	outcome, ok := rs.Predict(n.run.healthy)
-	if !ok {
-		return false
-	}
-	if rs.whole.IsZero() {
-		rs.whole = n.engine.tasks.Now()
-	}
-	if !n.engine.Idle() || !n.engine.outlook.Pays(step, n.rounds.leeway(step+1)) || n.auditor.Judges() || n.models.copies.Owed == step-1 {
-		return false
-	}
+	_, able := n.engine.trainer.(env.Speculator)
+	outcome = &tally.Outcome{}
+	return core.Speculation{
+		Begun: f != nil && f.step == step, Done: n.engine.speculated(step),
+		Possible: able && rs.Began && !rs.Final && !rs.Round.HasQuorum(),
+		Whole: func() (whole bool) {
+			*outcome, whole = rs.Predict(n.run.healthy)
+			return whole
+		},
+		Leeway: n.rounds.leeway(step + 1), Busy: n.auditor.Judges() || n.models.copies.Owed == step-1,
+	}, outcome
+}
+
+// speculate applies the results of the running round to the weights. It does not wait for the witnesses
+// and the host to confirm that the results count. Meanwhile the trainer can compute the next round's
+// gradient, so that only the transfer of the results separates two trainings. A misprediction is undone.
+func (n *Node) speculate(rs *roundState, outcome tally.Outcome) {
+	trainer, step := n.engine.trainer.(env.Speculator), rs.Round.Step
 	own := rs.isOwn(outcome)
 	start(&n.engine, core.Speculate{Step: step}, func(ctx context.Context) *speculation {
 		begun := n.engine.tasks.Now()
@@ -58,7 +57,6 @@ func (n *Node) speculate(rs *roundState) bool {
 		}
 	}, nil)
 	n.engine.speculation = &speculation{step: step} // not ready
-	return false
 }
 
 // isOwn reports whether this client's result is among the counted ones.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
@@ -182,16 +181,14 @@ func (v *view) othersHold() bool {
 // nextBatch is the batch that this client will have in the next round, if the members stay the same
 // until then.
 type nextBatch struct {
-	by    *coordinator.State
-	round coordinator.Round
-	step  uint32 // of that round; 0: it is unknown whether this client is in it
-	batch assign.BatchID
-	ok    bool // it will have a batch, as far as is known
+	core.Prediction // Step 0: it is unknown whether this client is in that round
+	by              *coordinator.State
+	round           coordinator.Round
 }
 
 // drawsAs reports whether the same members get the same batches in a round of another state.
 func (b *nextBatch) drawsAs(r *coordinator.Round, s *coordinator.State) bool {
-	return b.step == r.Step && b.by.Config.VerificationPercent == s.Config.VerificationPercent && b.round.BatchSeed == r.BatchSeed && b.round.DataIndex == r.DataIndex &&
+	return b.Step == r.Step && b.by.Config.VerificationPercent == s.Config.VerificationPercent && b.round.BatchSeed == r.BatchSeed && b.round.DataIndex == r.DataIndex &&
 		b.round.BatchSize == r.BatchSize && slices.Equal(b.round.Members, r.Members)
 }
 
@@ -207,14 +204,14 @@ func (v *view) predict(draws env.Draws) nextBatch {
 	if !follows || !takesPart {
 		return v.next
 	}
-	v.next.round, v.next.step = round, round.Step
-	if before.step != 0 && before.drawsAs(&round, v.state) { // as after most updates
-		v.next.batch, v.next.ok = before.batch, before.ok
+	v.next.round, v.next.Step = round, round.Step
+	if before.Step != 0 && before.drawsAs(&round, v.state) { // as after most updates
+		v.next.Batch, v.next.OK = before.Batch, before.OK
 		return v.next
 	}
 	for _, a := range draws.Assignments(&round, v.state.Config) {
 		if a.Member == member {
-			v.next.batch, v.next.ok = a.Batch, true
+			v.next.Batch, v.next.OK = a.Batch, true
 		}
 	}
 	return v.next

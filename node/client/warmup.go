@@ -37,9 +37,9 @@ func (n *Node) warmup() {
 		hash := tally.StartReplica(m.Digest)
 		n.enter(m, key, key.StartStep-1, hash, hash)
 	}
-	if first := n.run.predict(n.Draws); first.ok { // read the tokens of the first round during Warmup
-		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
-		n.engine.reader.read(first.batch, n.run.CompletionTime())
+	if first := n.run.predict(n.Draws); first.OK { // read the tokens of the first round during Warmup
+		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.Batch })
+		n.engine.reader.read(first.Batch, n.run.CompletionTime())
 	}
 	n.step(core.Prepared{})
 }
@@ -48,7 +48,7 @@ func (n *Node) warmup() {
 // after the given step is hash, and the one after the previous step is before.
 func (n *Node) enter(m *modelsync.Model, key core.Epoch, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
-	n.engine.outlook = core.Outlook{}
+	*n.engine.outlook = core.Outlook{}
 	n.models.copies.Model = m.Size
 	n.rounds.replica = &core.Replica{Epoch: key, Hash: hash, Before: before, Step: step, Has: m.Step, ColdSteps: n.engine.prepared.coldSteps, From: beganWith(key, m)}
 	n.report.emit(event.Ready{

@@ -16,6 +16,8 @@
 //   - replica.go: Replica, a member's state in an epoch. cooldown.go: the end of the epoch: outstanding
 //     results, the model, and its report.
 //   - finish.go: the end of the run.
+//   - training.go: which batch a member trains, and when it trains ahead; outlook.go: whether
+//     speculation pays.
 //   - witness.go: when a witness sends its proof, and which members it reports. part.go: Part, a
 //     member's part in a round; pace.go: how long members need for a result.
 //   - commitments.go: the values that Join and Ready commit to.

@@ -17,6 +17,7 @@ type Member struct {
 	cooldown cooldown
 	finish   finish
 	witness  witness
+	training training
 	taken    bool // Ready has returned the effects
 }
 
@@ -72,6 +73,14 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.cooldown.look(c, e)
 	case Persisted:
 		m.cooldown.persisted(c, e)
+	case Turn:
+		m.training.look(c, e)
+	case Ahead:
+		m.training.lookAhead(c, e)
+	case Permitted:
+		m.training.permitted(c)
+	case Tokens:
+		m.training.tokens(c, e)
 	case Attest:
 		m.witness.attest(c, e)
 	case Proof:

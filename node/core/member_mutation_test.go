@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -28,6 +29,9 @@ type (
 	skipsCheck       struct{ *Member }
 	joinsLeaving     struct{ *Member }
 	forgetsStop      struct{ *Member }
+	trainsAgain      struct{ *Member }
+	ignoresSigned    struct{ *Member }
+	asksNobody       struct{ *Member }
 )
 
 func (m forgetsFlights) Step(now time.Time, e Event) {
@@ -83,6 +87,27 @@ func (m forgetsStop) Step(now time.Time, e Event) {
 	m.Member.Step(now, e)
 }
 
+func (m trainsAgain) Step(now time.Time, e Event) {
+	if turn, is := e.(Turn); is {
+		turn.Part.Trained = false
+	}
+	m.Member.Step(now, e)
+}
+
+func (m ignoresSigned) Step(now time.Time, e Event) {
+	if turn, is := e.(Turn); is {
+		turn.MaySign = true
+		e = turn
+	}
+	m.Member.Step(now, e)
+}
+
+func (m asksNobody) Step(now time.Time, e Event) {
+	if m.Member.Step(now, e); m.ready.Ask {
+		m.training.tokens(&m.common, Tokens{true})
+	}
+}
+
 // Rules of a member's actions.
 var (
 	errTwoFlights = errors.New("two actions of a kind are in flight")
@@ -90,6 +115,9 @@ var (
 	errUnchecked  = errors.New("a client joins a run that it has not checked")
 	errLeaving    = errors.New("a leaving client asks for a seat")
 	errTrains     = errors.New("a training continues in Cooldown")
+	errAgain      = errors.New("a member trains a round twice")
+	errSignedStep = errors.New("a member trains a step that it may have signed")
+	errForbidden  = errors.New("a member trains without the auditor's permission")
 )
 
 // TestMutationsOfAMember checks that random histories of a member break no rule of its actions, and that
@@ -107,6 +135,9 @@ func TestMutationsOfAMember(t *testing.T) {
 		{"the result of an earlier check is applied", func(m *Member) stepper { return believesOldCheck{m} }, errUnchecked},
 		{"a client joins without a check", func(m *Member) stepper { return skipsCheck{m} }, errUnchecked},
 		{"a leaving client joins", func(m *Member) stepper { return joinsLeaving{m} }, errLeaving},
+		{"a round is trained again", func(m *Member) stepper { return trainsAgain{m} }, errAgain},
+		{"the signing record is ignored", func(m *Member) stepper { return ignoresSigned{m} }, errSignedStep},
+		{"the auditor is not asked", func(m *Member) stepper { return asksNobody{m} }, errForbidden},
 		{"the cancellation of a training is forgotten", func(m *Member) stepper { return forgetsStop{m} }, errTrains},
 	} {
 		t.Run(m.name, func(t *testing.T) {
@@ -139,6 +170,12 @@ type life struct {
 	written bool // the next Persisted is about a model on the disk
 	trains  ID
 	stopped bool // the training was cancelled
+	part    *Part
+	trained bool   // a training of part has started
+	signed  uint32 // newest step that an earlier process may have signed
+	permits bool   // the auditor has permitted the training
+	asks    bool   // the newest event asks the auditor
+	reads   bool   // the newest event needs tokens
 }
 
 // live lets a member live through a random history, and returns the rule that it breaks.
@@ -183,9 +220,9 @@ func (l *life) step(chance *rand.Rand) error {
 			}
 		}
 	case 6:
-		if l.trains == 0 && l.state != nil && l.state.RunState == coordinator.RoundTrain {
-			l.stopped = false
-			l.trains = l.member.Jobs.Start(Train{Step: l.state.Progress.Step}, func() { l.stopped = true })
+		if l.trains != 0 {
+			l.member.Jobs.Done(l.trains)
+			l.trains = 0
 		}
 	case 7:
 		if chance.IntN(20) == 0 && !l.leaving {
@@ -209,6 +246,10 @@ func (l *life) see(chance *rand.Rand) error {
 		s.Pending = append(s.Pending, client)
 	}
 	l.state, l.held = s, nil
+	if l.part == nil || l.part.Step != s.Progress.Step {
+		part := NewPart(s.Progress.Step, false, l.now)
+		l.part, l.trained, l.signed = &part, false, s.Progress.Step-uint32(chance.IntN(2))
+	}
 	if chance.IntN(2) == 0 {
 		l.held = &Model{Step: s.Progress.Step - 1}
 	}
@@ -224,6 +265,9 @@ func (l *life) look(chance *rand.Rand) error {
 		return nil
 	}
 	if err := l.pass(Look{Held: l.held}); err != nil {
+		return err
+	}
+	if err := l.train(chance); err != nil {
 		return err
 	}
 	if err := l.pass(Close{}); err != nil || l.state.RunState != coordinator.Cooldown {
@@ -242,6 +286,36 @@ func (l *life) look(chance *rand.Rand) error {
 	}
 	l.written = chance.IntN(2) == 0
 	return l.pass(Persisted{l.written})
+}
+
+// train passes what the loop of a client passes for its training.
+func (l *life) train(chance *rand.Rand) error {
+	l.permits = false
+	if err := l.pass(Turn{Part: l.part, Own: new(assign.BatchID), MaySign: l.part.Step > l.signed}); err != nil {
+		return err
+	}
+	if l.permits = chance.IntN(2) == 0; !l.permits || !l.asks {
+		return nil
+	}
+	if err := l.pass(Permitted{}); err != nil || !l.reads {
+		return err
+	}
+	return l.pass(Tokens{chance.IntN(2) == 0})
+}
+
+// starts checks a training that starts.
+func (l *life) starts(w Train) error {
+	switch {
+	case l.trained:
+		return errAgain
+	case l.part.Step <= l.signed:
+		return errSignedStep
+	case !l.permits:
+		return errForbidden
+	}
+	l.trained, l.stopped = true, false
+	l.trains = l.member.Jobs.Start(w, func() { l.stopped = true })
+	return nil
 }
 
 // pass passes an event, and checks its effects.
@@ -265,6 +339,12 @@ func (l *life) pass(e Event) error {
 			if !l.written && !l.leaving {
 				return errUnwritten
 			}
+		}
+	}
+	l.asks, l.reads = ready.Ask, ready.Read != nil
+	if w, is := ready.Next.(Train); is {
+		if err := l.starts(w); err != nil {
+			return err
 		}
 	}
 	for _, started := range ready.Start {

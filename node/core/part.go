@@ -14,6 +14,11 @@ type Part struct {
 	Opened  time.Time // when the member learned of the round
 	Most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet, or not observed
 
+	Whole   time.Time // when the results of all healthy members were first seen to be here; zero: not yet, or not observed
+	Trained bool      // training has started
+
+	ahead assign.BatchID // batch of the next round whose training was started ahead; it starts ahead only once
+
 	told bool // the member reported that everything that can be expected is held
 	pace pace
 

@@ -18,7 +18,7 @@ type Replica struct {
 
 // IsAfter reports whether the weights are too new for the results of a round.
 func (r *Replica) IsAfter(step, lag uint32) bool {
-	return r.Has >= r.Epoch.StartStep && r.Has+lag > step
+	return r != nil && r.Has >= r.Epoch.StartStep && r.Has+lag > step
 }
 
 // Follows reports whether a member has a replica of an epoch with further rounds.

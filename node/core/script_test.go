@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -43,13 +44,16 @@ import (
 //	taken              the client has taken the model after the replica's step
 //	trains, loads, recomputes, idle      the trainer's work
 //
-//	round step=N [witness] [over] [judges] [proved]    the client is in a round, whose trainers are awaited;
-//	                   over: it has ended; proved: the run has the client's proof
+//	round step=N [own=BATCH] [witness] [over] [judges] [proved]    the client is in a round, whose trainers are
+//	                   awaited; over: it has ended; proved: the run has the client's proof
 //	results from=CLIENTS late=CLIENTS    the trainers with and without a result here; at first all are late
 //	accuses step=N     the client examines the members of a round
 //
 // Further facts: on-disk (the model to report is on the disk, or the disk had its time), saving,
-// unwritten=N, failed (the newest checkpoint could not be saved), online=CLIENTS.
+// unwritten=N, failed (the newest checkpoint could not be saved), online=CLIENTS, next=BATCH (predicted
+// for the next round), tokens (of the batch to train), forbids (the auditor), signed (a result of the
+// round may be signed already), later (the weights are too new for the round), lag=N, whole (the results
+// of all members are here), pays (speculation pays), speculated.
 //
 // Further commands may follow on the lines below a command. At the end, unless the last command is left,
 // the client looks at its seat, and then at its phase, as the loop of a client does after every event.
@@ -77,6 +81,7 @@ type script struct {
 
 	parts         map[uint32]*Part
 	round         coordinator.Round // zero: none
+	own           *assign.BatchID
 	over, judges  bool
 	arrived, late []coordinator.ClientID // trainers with and without a result here
 
@@ -117,6 +122,7 @@ func (s *script) look() {
 		Held: s.held(), Replica: s.fact("replica") || s.replica != nil, Loaded: s.fact("loaded"), Returns: s.fact("returning"), SitsDown: s.fact("may-sit"),
 	})
 	if p := s.parts[s.round.Step]; p != nil {
+		s.train(p)
 		if s.pass(Attest{Part: p, Round: &s.round, Results: s, Over: s.over, Judges: s.judges}).Prove {
 			s.pass(Proof{coordinator.WitnessRound{Step: s.round.Step}, len(s.arrived), len(s.arrived) + len(s.late)})
 		}
@@ -144,6 +150,31 @@ func (s *script) look() {
 	}
 }
 
+// train passes what the loop of a client passes for its training.
+func (s *script) train(p *Part) {
+	if s.pass(Turn{Part: p, Own: s.own, After: s.fact("later"), MaySign: !s.fact("signed")}).Ask && !s.fact("forbids") {
+		if s.pass(Permitted{}).Read != nil {
+			s.pass(Tokens{s.fact("tokens")})
+		}
+	}
+	if s.fact("pays") {
+		s.Outlook = Outlook{Wait: time.Second}
+	}
+	ready := s.pass(Ahead{
+		Part: p, Own: s.own, Replica: s.replica, Lag: max(1, s.step("lag")),
+		Next: func() Prediction {
+			return Prediction{Step: p.Step + 1, Batch: batchOf(s.step("next")), OK: s.fact("next")}
+		},
+		Speculation: Speculation{
+			Begun: s.fact("speculated"), Done: s.fact("speculated"), Possible: true, Leeway: time.Minute,
+			Whole: func() bool { return s.fact("whole") },
+		},
+	})
+	if ready.Read != nil && s.pass(Tokens{s.fact("tokens")}).Ask && !s.fact("forbids") {
+		s.pass(Permitted{})
+	}
+}
+
 // begin begins a round, or ends it.
 func (s *script) begin(d *datadriven.TestData) {
 	step := numberOf(d, "step")
@@ -154,6 +185,10 @@ func (s *script) begin(d *datadriven.TestData) {
 		for i := range s.state.Epoch.Clients {
 			s.late = append(s.late, s.state.Epoch.Clients[i].ID)
 		}
+	}
+	if s.own = nil; d.HasArg("own") {
+		own := batchOf(numberOf(d, "own"))
+		s.own = &own
 	}
 	s.over, s.judges = d.HasArg("over"), d.HasArg("judges")
 	if d.HasArg("proved") {
@@ -219,7 +254,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		s.facts = map[string]string{"held": fmt.Sprint(s.replica.Step)}
 	case "trains", "loads", "recomputes":
 		works := map[string]Work{"trains": Train{}, "loads": Load{s.state.Model.Checkpoint}, "recomputes": Recompute{}}
-		s.trainer = s.Jobs.Start(works[d.Cmd], func() { s.out.WriteString("cancels the trainer's work\n") })
+		s.trainer = s.Jobs.Start(works[d.Cmd], s.cancelled)
 	case "idle":
 		s.Jobs.Done(s.trainer)
 	case "leave":
@@ -334,7 +369,28 @@ func (s *script) pass(e Event) Ready {
 	if ready.Persist != nil {
 		fmt.Fprintf(&s.out, "writes the model of step %d\n", ready.Persist.Step)
 	}
+	if ready.CancelAhead {
+		s.Jobs.Cancel()
+	}
+	if ready.Read != nil {
+		fmt.Fprintf(&s.out, "reads batch %d\n", ready.Read.Start)
+	}
+	if ready.Ask {
+		s.out.WriteString("asks the auditor\n")
+	}
+	if ready.Begin {
+		s.out.WriteString("continues the training that began ahead\n")
+	}
 	switch next := ready.Next.(type) {
+	case Train:
+		if next.Ahead {
+			fmt.Fprintf(&s.out, "trains step %d ahead\n", next.Step)
+		} else {
+			fmt.Fprintf(&s.out, "trains step %d\n", next.Step)
+		}
+		s.trainer = s.Jobs.Start(next, s.cancelled)
+	case Speculate:
+		fmt.Fprintf(&s.out, "speculates on step %d\n", next.Step)
 	case Apply:
 		fmt.Fprintf(&s.out, "applies results up to step %d\n", next.Step)
 	case Snapshot:
@@ -387,6 +443,9 @@ func (s *script) describe(action coordinator.Action) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", action), "coordinator.")
 }
 
+// cancelled lists that the trainer's work was cancelled.
+func (s *script) cancelled() { s.out.WriteString("cancels the trainer's work\n") }
+
 func (s *script) fact(name string) bool { _, is := s.facts[name]; return is }
 
 func (s *script) step(name string) uint32 {
@@ -425,6 +484,10 @@ func (s *script) Saved(*coordinator.State) (coordinator.Recorded, bool) {
 }
 
 func (s *script) Before(uint32) uint32 { return s.step("file") }
+
+func batchOf(number uint32) assign.BatchID {
+	return assign.BatchID{Start: uint64(number), End: uint64(number) + 1}
+}
 
 func nameOf(id coordinator.ClientID) string { return strings.TrimRight(string(id[:]), "\x00") }
 
