@@ -196,8 +196,8 @@ var coreImports = []string{"bytes", "cmp", "crypto/sha256", "encoding/binary", "
 // Limits for package client.
 const (
 	maxNodeFields  = 15
-	maxNodeMethods = 60 // also counts functions that see a Node
-	maxReaching    = 14 // other functions that reach three parts of a Node
+	maxNodeMethods = 58 // also counts functions that see a Node
+	maxReaching    = 12 // other functions that reach three parts of a Node
 )
 
 type goPackage struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/keep"
 	"github.com/psyche-go/psyche/node/modelsync"
@@ -14,10 +15,9 @@ import (
 var errDesynchronised = errors.New("the model differs from the run's")
 
 // ended logs how the run ended for this client. It returns an error if the run ended badly.
-func (r *reporter) ended(v *view, held core.FinalModel, m *modelsync.Model, saver *keep.Saver) error {
-	s := v.state
+func (r *reporter) ended(s *coordinator.State, held core.FinalModel, m *modelsync.Model, saver *keep.Saver) error {
 	last := s.Progress.Step - 1 // every round up to it has attested results
-	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: core.ClosedEarly(v.state)}
+	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: core.ClosedEarly(s)}
 	switch held {
 	case core.ModelRecorded:
 		done.Step, done.Digest = m.Step, hexOf(m.Digest)

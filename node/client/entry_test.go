@@ -19,7 +19,6 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
-	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
@@ -112,28 +111,6 @@ func TestWaitingIsSaid(t *testing.T) {
 		c := w.launch(2, late.keeps)
 		finishEqual(w, a, b, c)
 		golden.Message(t, "the next epoch", late.waits())
-	})
-}
-
-// TestWaitingIsNoSpam changes the reason for waiting much faster than it is reported.
-func TestWaitingIsNoSpam(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log journal
-		var m membership
-		var v view
-		e := &submitter{Actions: &core.Actions{}, tasks: &env.Tasks{Runtime: newGoroutines(nil)}}
-		me := coordinator.Client{ID: v.myself()}
-		for i := range 1000 {
-			v.state = &coordinator.State{RunState: coordinator.WaitingForMembers, Pending: []coordinator.Client{me}, Config: coordinator.Config{InitMinClients: 9}}
-			if i%2 == 0 {
-				v.state.Pending = append(v.state.Pending, coordinator.Client{ID: coordinator.ClientID{1}})
-			}
-			m.reportWaiting(&v, e, slog.New(slog.NewTextHandler(&log, nil)))
-			time.Sleep(10 * time.Millisecond)
-		}
-		if said := len(log.lines("level=INFO")); said < 5 || said > 11 {
-			t.Errorf("%d lines in 10 seconds", said)
-		}
 	})
 }
 

@@ -190,7 +190,6 @@ func (n *Node) reconcile() {
 	}
 	n.engine.CancelLoad(wanted)
 	n.keepSeat()
-	n.member.reportWaiting(&n.run, n.actions, n.report.log)
 	if n.rounds.replica != nil {
 		findOtherModels(n.rounds.replica, n.rounds.of[n.rounds.replica.Epoch.StartStep], n.run.state, n.report.log)
 	}

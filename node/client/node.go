@@ -75,7 +75,7 @@ func (n *Node) step(e core.Event) core.Ready {
 	n.member.Step(n.tasks.Now(), e)
 	ready := n.member.Ready()
 	if ready.Ended != nil {
-		if err := n.report.ended(&n.run, *ready.Ended, n.models.Held, n.saver); err != nil {
+		if err := n.report.ended(n.run.state, *ready.Ended, n.models.Held, n.saver); err != nil {
 			n.fail(err)
 		}
 	}

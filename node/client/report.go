@@ -89,6 +89,17 @@ func (r *reporter) say(report core.Report, s *coordinator.State) {
 		r.log.Warn(awaitsHolder(said))
 	case core.Reported:
 		r.log.Info("reported checkpoint", "step", said.Step, "digest", hexOf(said.Digest)[:16])
+	case core.Waiting:
+		if said.Want > 0 {
+			r.log.Info(waitingText(said), "have", said.Have, "want", said.Want)
+		} else {
+			r.log.Info(waitingText(said))
+		}
+	case core.Leaves:
+		r.log.Info("leaving: this client stops training and reports its model; a second Ctrl-C ends it at once", "limit", said.Limit)
+	case core.StillLeaving:
+		r.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
+			"bytes", said.Bytes, "for", said.For, "limit", said.Limit)
 	case core.Witnessed:
 		r.log.Debug("witnessed", "step", said.Step, "held", said.Held, "batches", said.Batches)
 		r.emit(event.WitnessSent{Step: said.Step, Held: said.Held, Batches: said.Batches})
@@ -165,61 +176,19 @@ func hexOf(hash [32]byte) string { return hex.EncodeToString(hash[:]) }
 
 func batchOf(b assign.BatchID) event.Batch { return event.Batch{b.Start, b.End} }
 
-// waiting is the reason why a client with a seat is idle.
-type waiting struct {
-	why        string // empty: it does not wait
-	have, want int    // members
-	at         time.Time
-}
-
-// waitingPause is the minimum time between two log lines about waiting, however fast clients come
-// and go.
-const waitingPause = time.Second
-
-// said logs what the client waits for, if this has changed since the last log line.
-func (last waiting) said(next waiting, now time.Time, log *slog.Logger) waiting {
-	next.at = last.at
-	if next == last {
-		return last
+// waitingText describes what this client waits for.
+func waitingText(w core.Waiting) string {
+	switch w.Reason {
+	case core.ForMembers:
+		return "waiting for members"
+	case core.ForHolder:
+		return fmt.Sprintf("waiting for a former member: no connected client has the run's model of step %d, and newcomers cannot continue without it", w.Model)
+	case core.ForModel:
+		return fmt.Sprintf("waiting for a client that has the run's model of step %d, until %s; then the run continues from an older model, unless a newcomer has the newer one", w.Model, time.UnixMilli(int64(w.Until)).UTC().Format(time.DateTime+" MST"))
+	case core.ForResume:
+		return "waiting: the run is paused"
 	}
-	if next.why == "" {
-		return next
-	}
-	if next.at = now; next.at.Sub(last.at) < waitingPause {
-		return last
-	}
-	if next.want > 0 {
-		log.Info(next.why, "have", next.have, "want", next.want)
-	} else {
-		log.Info(next.why)
-	}
-	return next
-}
-
-// waitsFor returns the reason for which this client waits.
-func (v *view) waitsFor() waiting {
-	if !v.hasSeat() {
-		return waiting{}
-	}
-	switch v.state.RunState {
-	case coordinator.WaitingForMembers:
-		if have, want := len(v.state.Pending), int(v.state.Config.InitMinClients); have < want {
-			return waiting{why: "waiting for members", have: have, want: want}
-		}
-		if v.state.WaitsForMember() {
-			return waiting{why: fmt.Sprintf("waiting for a former member: no connected client has the run's model of step %d, and newcomers cannot continue without it", v.state.Model.Checkpoint.Step)}
-		}
-		if until := v.state.AwaitsModelUntil(); until > 0 {
-			return waiting{why: fmt.Sprintf("waiting for a client that has the run's model of step %d, until %s; then the run continues from an older model, unless a newcomer has the newer one", v.state.Model.Checkpoint.Step, time.UnixMilli(int64(until)).UTC().Format(time.DateTime+" MST"))}
-		}
-	case coordinator.Paused:
-		return waiting{why: "waiting: the run is paused"}
-	case coordinator.Warmup, coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:
-		if !v.isMember() {
-			return waiting{why: "waiting for the next epoch"}
-		}
-	}
-	return waiting{}
+	return "waiting for the next epoch"
 }
 
 // loss describes what is lost if this client was the last one in the run with its model; empty:

@@ -3,7 +3,6 @@ package client
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"log/slog"
 	"slices"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -17,12 +16,11 @@ import (
 // membership is this client's membership of a run.
 type membership struct {
 	*core.Member
-	origin  origin  // the model that the run trains
-	waiting waiting // reason for waiting that was logged last
-	rejoin  rejoin  // return to a running epoch
+	origin origin // the model that the run trains
+	rejoin rejoin // return to a running epoch
 }
 
-// domainSecrets is the key derivation domain of the secrets of core.Commitments.
+// domainSecrets is the key derivation domain of the secrets of a member's commitments.
 const domainSecrets = "psyche/secrets/v1"
 
 // secretOf returns the secret of a key's commitments in a run.
@@ -38,13 +36,6 @@ func modelOf(m *modelsync.Model) *core.Model {
 		return nil
 	}
 	return &core.Model{Step: m.Step, Digest: m.Digest, Origin: m.Origin}
-}
-
-// reportWaiting logs what this client waits for, if that has changed.
-func (m *membership) reportWaiting(v *view, e *submitter, log *slog.Logger) {
-	if !e.Flying(core.JoinKind) { // the log line about joining comes first
-		m.waiting = m.waiting.said(v.waitsFor(), e.tasks.Now(), log)
-	}
 }
 
 // holdings are the models that this client can load by itself. They implement core.Holdings.

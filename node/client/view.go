@@ -269,25 +269,3 @@ func (v *view) lapseNow() (coordinator.Lapse, bool) {
 	newest := s.Lapses[len(s.Lapses)-1]
 	return newest, newest.Last+1 == s.Epoch.StartStep
 }
-
-// onlyHolder reports whether this client is the only member with the model that an epoch starts from,
-// and other members are waiting for the model.
-func (v *view) onlyHolder() bool {
-	s := v.state
-	me, ok := s.Member(v.myself())
-	if !ok || !s.Model.Checkpoint.FromPeers() || !me.HoldsModel && !slices.Contains(s.Epoch.Ready, me.ID) {
-		return false
-	}
-	others := false
-	for i := range s.Epoch.Clients {
-		c := &s.Epoch.Clients[i]
-		if c.State != coordinator.Healthy || v.is(*c) {
-			continue
-		}
-		if c.HoldsModel || slices.Contains(s.Epoch.Ready, c.ID) {
-			return false
-		}
-		others = true
-	}
-	return others
-}

@@ -39,8 +39,8 @@ type pending struct {
 	notBefore time.Time
 }
 
-// Flying reports whether an action of this kind is in flight.
-func (a *Actions) Flying(kind string) bool {
+// isFlying reports whether an action of this kind is in flight.
+func (a *Actions) isFlying(kind string) bool {
 	known := a.kinds[kind]
 	return known != nil && known.flying
 }

@@ -22,10 +22,10 @@ const (
 	rememberedChains = 1024
 )
 
-// Commitments contains the values that this member commits to for the draws of the run. They form
+// commitments contains the values that this member commits to for the draws of the run. They form
 // hash chains. The member reveals one value when it is ready and, in a run with audits, another with
 // each proof. They are derived from a secret of its key, so that it finds them again after a restart.
-type Commitments struct {
+type commitments struct {
 	secret [32]byte
 	next   [32]byte         // newest commitment of this process, to a value not yet revealed
 	used   map[chainOf]bool // chains that this process committed to
@@ -39,16 +39,16 @@ type chainOf struct {
 	number uint8
 }
 
-// NewCommitments returns the commitments of a secret, which is different for each key and each run.
-func NewCommitments(secret [32]byte) Commitments {
-	return Commitments{
+// newCommitments returns the commitments of a secret, which is different for each key and each run.
+func newCommitments(secret [32]byte) commitments {
+	return commitments{
 		secret: secret, used: make(map[chainOf]bool),
 		chains: make(map[chainOf]*hashchain.Chain), found: make(map[[32]byte]*hashchain.Chain),
 	}
 }
 
 // chain returns one of the chains of an epoch.
-func (r *Commitments) chain(of chainOf) *hashchain.Chain {
+func (r *commitments) chain(of chainOf) *hashchain.Chain {
 	c := r.chains[of]
 	if c == nil {
 		if len(r.chains) >= rememberedChains {
@@ -64,7 +64,7 @@ func (r *Commitments) chain(of chainOf) *hashchain.Chain {
 // commitment returns the next commitment, which stays the same until ready has used it. The time
 // determines the chain, so that a restarted client almost never reuses a chain with a revealed
 // value.
-func (r *Commitments) commitment(epoch uint32, now time.Time) [32]byte {
+func (r *commitments) commitment(epoch uint32, now time.Time) [32]byte {
 	if r.next != [32]byte{} {
 		return r.next
 	}
@@ -84,7 +84,7 @@ func (r *Commitments) commitment(epoch uint32, now time.Time) [32]byte {
 	}
 }
 
-func (r *Commitments) remember(commitment [32]byte, c *hashchain.Chain) {
+func (r *commitments) remember(commitment [32]byte, c *hashchain.Chain) {
 	if len(r.found) >= rememberedChains {
 		clear(r.found)
 	}
@@ -92,13 +92,13 @@ func (r *Commitments) remember(commitment [32]byte, c *hashchain.Chain) {
 }
 
 // opens reports whether this member can reveal the value of its commitment in the state.
-func (r *Commitments) opens(c *coordinator.Client, epoch uint32) bool {
+func (r *commitments) opens(c *coordinator.Client, epoch uint32) bool {
 	_, _, ok := r.open(c.Commitment, epoch)
 	return ok
 }
 
 // open returns the value of a commitment, and the number of values left after it.
-func (r *Commitments) open(commitment [32]byte, epoch uint32) (value [32]byte, left int, ok bool) {
+func (r *commitments) open(commitment [32]byte, epoch uint32) (value [32]byte, left int, ok bool) {
 	if commitment == [32]byte{} {
 		return value, 0, true
 	}
@@ -118,7 +118,7 @@ func (r *Commitments) open(commitment [32]byte, epoch uint32) (value [32]byte, l
 }
 
 // search looks for the chain of a value that an earlier process of this key committed to.
-func (r *Commitments) search(commitment [32]byte, epoch uint32) *hashchain.Chain {
+func (r *commitments) search(commitment [32]byte, epoch uint32) *hashchain.Chain {
 	for back := range min(searchedEpochs, epoch+1) {
 		for number := range uint8(chainsOfEpoch) {
 			c := r.chain(chainOf{epoch - back, number})
@@ -130,9 +130,9 @@ func (r *Commitments) search(commitment [32]byte, epoch uint32) *hashchain.Chain
 	return nil
 }
 
-// WithProof returns the value that a witness reveals with its proof. It is zero if there is none,
+// withProof returns the value that a witness reveals with its proof. It is zero if there is none,
 // or if it would be the last value, which the member needs in the next epoch.
-func (r *Commitments) WithProof(member *coordinator.Client, epoch uint32) [32]byte {
+func (r *commitments) withProof(member *coordinator.Client, epoch uint32) [32]byte {
 	value, left, ok := r.open(member.Commitment, epoch)
 	if !ok || left == 0 {
 		return [32]byte{}
@@ -145,7 +145,7 @@ func (r *Commitments) WithProof(member *coordinator.Client, epoch uint32) [32]by
 
 // ready returns the action that reports that a member holds the epoch's model. ok is false if it
 // cannot reveal the value of its commitment.
-func (r *Commitments) ready(member *coordinator.Client, epoch uint32, now time.Time) (a coordinator.Ready, ok bool) {
+func (r *commitments) ready(member *coordinator.Client, epoch uint32, now time.Time) (a coordinator.Ready, ok bool) {
 	if a.Reveal, _, ok = r.open(member.Commitment, epoch); !ok {
 		return a, false
 	}

@@ -21,7 +21,7 @@ func reveal(t *testing.T, member *coordinator.Client, value [32]byte) {
 // the next epoch is left, also across processes.
 func TestValuesOfAChain(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
-	newProcess := func() *Commitments { r := NewCommitments([32]byte{9}); return &r }
+	newProcess := func() *commitments { r := newCommitments([32]byte{9}); return &r }
 	r := newProcess()
 	member := &coordinator.Client{Commitment: r.commitment(3, now)}
 	if again := r.commitment(3, now.Add(time.Second)); again != member.Commitment {
@@ -32,7 +32,7 @@ func TestValuesOfAChain(t *testing.T) {
 		if revealed%500 == 7 {
 			r = newProcess()
 		}
-		value := r.WithProof(member, 4)
+		value := r.withProof(member, 4)
 		if value == [32]byte{} {
 			break
 		}
@@ -54,7 +54,7 @@ func TestValuesOfAChain(t *testing.T) {
 	if next := r.commitment(5, now); next != ready.Next {
 		t.Error("the commitment changed before it was used")
 	}
-	if value := r.WithProof(member, 4); value == [32]byte{} {
+	if value := r.withProof(member, 4); value == [32]byte{} {
 		t.Error("the next chain reveals nothing")
 	}
 	if next := r.commitment(5, now); next == ready.Next {
@@ -65,15 +65,15 @@ func TestValuesOfAChain(t *testing.T) {
 // TestForeignCommitment checks that a commitment of a different chain cannot be opened, and that
 // nothing is revealed for it.
 func TestForeignCommitment(t *testing.T) {
-	r := NewCommitments([32]byte{9})
+	r := newCommitments([32]byte{9})
 	member := &coordinator.Client{Commitment: [32]byte{1}}
-	if r.opens(member, 1) || r.WithProof(member, 1) != [32]byte{} {
+	if r.opens(member, 1) || r.withProof(member, 1) != [32]byte{} {
 		t.Error("a foreign commitment can be opened")
 	}
 	if _, ok := r.ready(member, 1, time.UnixMilli(5)); ok {
 		t.Error("Ready is possible with a foreign commitment")
 	}
-	if r.WithProof(&coordinator.Client{}, 1) != [32]byte{} {
+	if r.withProof(&coordinator.Client{}, 1) != [32]byte{} {
 		t.Error("a value is revealed without a commitment")
 	}
 }

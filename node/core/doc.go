@@ -18,6 +18,8 @@
 //   - finish.go: the end of the run.
 //   - training.go: which batch a member trains, and when it trains ahead; outlook.go: whether
 //     speculation pays.
+//   - leaving.go: the remaining work of a leaving member; leave.go: how long it stays.
+//   - waiting.go: reports about why a client is idle.
 //   - witness.go: when a witness sends its proof, and which members it reports. part.go: Part, a
 //     member's part in a round; pace.go: how long members need for a result.
 //   - commitments.go: the values that Join and Ready commit to.

@@ -31,9 +31,9 @@ func (l *Leave) Late(now time.Time) bool { return !now.Before(l.until) }
 // Hurry makes the time limit end now.
 func (l *Leave) Hurry(now time.Time) { l.until = now }
 
-// AwaitsOutcome reports whether the member still waits for the outcome of a round that it has
+// awaitsOutcome reports whether the member still waits for the outcome of a round that it has
 // witnessed. The second half of the time to leave is reserved for reporting the model.
-func (l *Leave) AwaitsOutcome(now time.Time) bool { return now.Sub(l.since) < l.until.Sub(l.since)/2 }
+func (l *Leave) awaitsOutcome(now time.Time) bool { return now.Sub(l.since) < l.until.Sub(l.since)/2 }
 
 // Extend reports whether the member should stay after its time limit: it is still copying a model
 // (copying), or hashing or writing one or has one to report (working). The extra time is in proportion
@@ -48,8 +48,8 @@ func (l *Leave) Extend(now time.Time, copying, working bool, bytes int) (limit t
 	return limit, (copying || working) && passed < limit
 }
 
-// Remind reports whether to log now that the member stays, and the time since it began to leave.
-func (l *Leave) Remind(now time.Time) (passed time.Duration, due bool) {
+// remind reports whether to log now that the member stays, and the time since it began to leave.
+func (l *Leave) remind(now time.Time) (passed time.Duration, due bool) {
 	passed = now.Sub(l.since)
 	if due = l.said == 0 || passed-l.said >= leaveReminder; due {
 		l.said = passed

@@ -54,7 +54,7 @@ func TestReminders(t *testing.T) {
 	l.Begin(begun, time.Second)
 	var due []time.Duration
 	for after := time.Second; after < 13*time.Second; after += time.Second {
-		if passed, is := l.Remind(begun.Add(after)); is {
+		if passed, is := l.remind(begun.Add(after)); is {
 			due = append(due, passed/time.Second)
 		}
 	}
@@ -67,19 +67,19 @@ func TestReminders(t *testing.T) {
 // before the next one, within limits.
 func TestOutlook(t *testing.T) {
 	o := Outlook{Took: 4 * time.Second, Trains: time.Second}
-	if o.Pays(1, time.Minute) {
+	if o.pays(1, time.Minute) {
 		t.Error("it saves no time")
 	}
-	if o.Wait = 2 * time.Second; !o.Pays(1, 5*time.Second) || o.Pays(1, 5*time.Second-1) {
+	if o.Wait = 2 * time.Second; !o.pays(1, 5*time.Second) || o.pays(1, 5*time.Second-1) {
 		t.Error("the leeway does not count")
 	}
-	if o.Failed(1); o.Pays(firstPause, time.Minute) || !o.Pays(firstPause+1, time.Minute) {
+	if o.Failed(1); o.pays(firstPause, time.Minute) || !o.pays(firstPause+1, time.Minute) {
 		t.Error("no pause after a failure")
 	}
 	step := uint32(100)
 	for i := range maxDoublings + 3 {
 		pause := uint32(firstPause << min(i, maxDoublings))
-		if o.Erred(step); o.Pays(step+pause-1, time.Minute) || !o.Pays(step+pause, time.Minute) {
+		if o.Erred(step); o.pays(step+pause-1, time.Minute) || !o.pays(step+pause, time.Minute) {
 			t.Errorf("misprediction %d: not a pause of %d rounds", i+1, pause)
 		}
 	}

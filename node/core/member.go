@@ -14,6 +14,7 @@ import (
 type Member struct {
 	common
 	seat     seat
+	waiting  waiting
 	cooldown cooldown
 	finish   finish
 	witness  witness
@@ -50,11 +51,12 @@ func (m *Member) Step(now time.Time, e Event) {
 	case Seen:
 		m.state = e.State
 	case Began:
-		m.Commitments = NewCommitments(e.Secret)
+		m.commitments = newCommitments(e.Secret)
 		m.seat.begin(c)
 		m.finish.begin(c, m.seat.again)
 	case Look:
 		m.seat.look(c, e)
+		m.waiting.look(c)
 	case Checked:
 		m.seat.done(c, e)
 	case Prepared:
@@ -87,6 +89,10 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.witness.prove(c, e)
 	case Accuse:
 		m.witness.accuse(c, e)
+	case Interrupted:
+		c.interrupt(e.Limit)
+	case Leaving:
+		c.leave(e)
 	case Over:
 		m.finish.over(c, e)
 	case Finish:
@@ -126,12 +132,6 @@ func (m *Member) answered(e Answered) {
 
 // Lingers reports whether the run has ended for this client, which stays only for other clients.
 func (m *Member) Lingers() bool { return m.finish.said }
-
-// HasWitnessed reports whether this client sent its proof of a round, which the state may not show yet.
-func (m *Member) HasWitnessed(now time.Time, r *coordinator.Round) bool {
-	m.now = now
-	return m.witnessed(r)
-}
 
 // Known reports whether the run knew this client before it came, or the client has lost its model:
 // its next entry is a return.

@@ -28,11 +28,11 @@ func (o *Outlook) Erred(step uint32) {
 // Failed records that a speculation was not possible.
 func (o *Outlook) Failed(step uint32) { o.from = step + firstPause }
 
-// Pays reports whether speculation is worthwhile. It saves the wait for the decision about a round.
+// pays reports whether speculation is worthwhile. It saves the wait for the decision about a round.
 // It costs a copy of the weights, which takes a small part of the time to apply results. In
 // addition, the trainer may have to finish a training that used a misprediction before it starts
 // the right one. That must not take longer than witnesses wait for late members (leeway), or an
 // attacker that causes a misprediction could have this member dropped.
-func (o *Outlook) Pays(step uint32, leeway time.Duration) bool {
+func (o *Outlook) pays(step uint32, leeway time.Duration) bool {
 	return step >= o.from && o.Wait > o.Took/4 && o.Took+o.Trains <= leeway
 }

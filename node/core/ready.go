@@ -73,6 +73,8 @@ type Ready struct {
 	Next        Work            // the trainer's next work; the caller starts it when the trainer is idle
 	LeaveEpoch  bool            // the member drops its replica of an epoch, whose model it has taken
 	Hasten      bool            // the caller tries soon to save the checkpoint that could not be saved
+	CopyHeld    bool            // the caller copies the held model, to write it to the disk
+	Gone        bool            // nothing is left to do before the member withdraws
 	End         bool            // the member ends
 	Fail        error           // if not nil, the member ends with this error
 }
@@ -95,7 +97,7 @@ type common struct {
 	Jobs        Jobs
 	Actions     Actions
 	Leave       Leave
-	Commitments Commitments // valid after Began
+	commitments commitments // valid after Began
 	Outlook     Outlook
 
 	now   time.Time

@@ -30,7 +30,7 @@ import (
 //	                   the epoch; reported=CLIENTS: clients that reported the run's model, or the model of
 //	                   the epoch's last step; ejected=CLIENTS: ejected clients; total=N: the run's last
 //	                   step; closed: the authority closed the run; missed: no witness has a result of the
-//	                   previous round
+//	                   previous round; min=N: clients that the run needs to begin
 //	has [FACT]…        what the client has from now on; without facts nothing:
 //	                   held=N (the model of a step; wrong: not the run's), replica, loaded (the run's model, in the trainer),
 //	                   returning (it can get a replica in this epoch), may-sit (it can take its seat back),
@@ -53,10 +53,12 @@ import (
 // unwritten=N, failed (the newest checkpoint could not be saved), online=CLIENTS, next=BATCH (predicted
 // for the next round), tokens (of the batch to train), forbids (the auditor), signed (a result of the
 // round may be signed already), later (the weights are too new for the round), lag=N, whole (the results
-// of all members are here), pays (speculation pays), speculated.
+// of all members are here), pays (speculation pays), speculated; for a leaving client: hashing (a copy of
+// the model is hashed or written), copy=N (of a step), megabytes=N, unreported, host-fault.
 //
 // Further commands may follow on the lines below a command. At the end, unless the last command is left,
-// the client looks at its seat, and then at its phase, as the loop of a client does after every event.
+// the client looks at its seat and at its phase, and whether it can leave, as the loop of a client does
+// after every event.
 func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -121,12 +123,35 @@ func (s *script) look() {
 	s.pass(Look{
 		Held: s.held(), Replica: s.fact("replica") || s.replica != nil, Loaded: s.fact("loaded"), Returns: s.fact("returning"), SitsDown: s.fact("may-sit"),
 	})
-	if p := s.parts[s.round.Step]; p != nil {
+	if p := s.parts[s.round.Step]; p != nil && !s.Leave.Begun() {
 		s.train(p)
 		if s.pass(Attest{Part: p, Round: &s.round, Results: s, Over: s.over, Judges: s.judges}).Prove {
 			s.pass(Proof{coordinator.WitnessRound{Step: s.round.Step}, len(s.arrived), len(s.arrived) + len(s.late)})
 		}
 	}
+	s.end()
+	if s.Leave.Begun() {
+		s.leave()
+	}
+}
+
+// leave passes what the loop of a leaving client passes.
+func (s *script) leave() {
+	e := Leaving{
+		Replica: s.replica, Held: s.held(), InMemory: s.fact("held"), Unreported: s.fact("unreported"), HostFault: s.fact("host-fault"),
+		Copies: Copies{
+			Busy: s.fact("hashing"), Finished: !s.fact("hashing"), Bytes: int(s.step("megabytes")) << 20,
+			Has: func(step uint32) bool { return s.fact("copy") && s.step("copy") == step },
+		},
+	}
+	if s.round.Step == s.state.Progress.Step {
+		e.Round = &s.round
+	}
+	s.pass(e)
+}
+
+// end passes what the loop of a client passes at the end of an epoch or of the run.
+func (s *script) end() {
 	switch s.state.RunState {
 	case coordinator.Cooldown:
 		if s.close() && s.pass(Cooldown{s.held()}).Persist != nil {
@@ -258,7 +283,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "idle":
 		s.Jobs.Done(s.trainer)
 	case "leave":
-		s.Leave.Begin(s.now, 5*time.Second)
+		s.pass(Interrupted{5 * time.Second})
 	default:
 		event, known := map[string]Event{"prepared": Prepared{}, "entered": Entered{}, "lost": Lost{}, "sits": MaySitDown{}, "left": Left{}}[d.Cmd]
 		if !known {
@@ -300,6 +325,7 @@ func (s *script) see(d *datadriven.TestData) {
 	}
 	state.Epoch.StartStep, state.OriginStep = max(1, numberOf(d, "start")), 1
 	state.Config.TotalSteps, state.Config.WarmupTime, state.Closed = max(9, numberOf(d, "total")), 60_000, d.HasArg("closed")
+	state.Config.InitMinClients = uint16(numberOf(d, "min"))
 	claims, reported := valuesOf(d, "claims"), valuesOf(d, "reported")
 	entries := func(list string, status coordinator.ClientState) (clients []coordinator.Client) {
 		for _, name := range valuesOf(d, list) {
@@ -351,6 +377,8 @@ func (s *script) pass(e Event) Ready {
 		switch said := said.(type) {
 		case Reported:
 			text = fmt.Sprintf("{Step:%d}", said.Step)
+		case Waiting:
+			text = []string{"", fmt.Sprintf("for members: %d of %d", said.Have, said.Want), "for a holder", "for the model", "for the host to resume the run", "for the next epoch"}[said.Reason]
 		case Accused:
 			text = fmt.Sprintf("{Step:%d}", said.Step)
 		}
@@ -403,6 +431,12 @@ func (s *script) pass(e Event) Ready {
 	}
 	if ready.Hasten {
 		s.out.WriteString("tries to save the checkpoint soon\n")
+	}
+	if ready.CopyHeld {
+		s.out.WriteString("copies the held model to the disk\n")
+	}
+	if ready.Gone {
+		s.out.WriteString("has nothing left to do\n")
 	}
 	if ready.End {
 		s.out.WriteString("ends\n")

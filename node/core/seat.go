@@ -11,7 +11,7 @@ import (
 
 // Events of the seat.
 type (
-	// Began is the first event after the first Seen. Secret is the secret of the member's Commitments.
+	// Began is the first event after the first Seen. Secret is the secret of the commitments of the member.
 	Began struct{ Secret [32]byte }
 
 	// Look compares the member's seat with the models that it has. The caller repeats it after every
@@ -147,7 +147,7 @@ func (s *seat) fills(c *common, e Look, waits *coordinator.Client) bool {
 	if !waits.HoldsModel && s.told != run && c.Holdings.Newest(c.state).Step > waits.HoldsEarlier {
 		return false
 	}
-	return c.Commitments.opens(waits, c.state.Progress.Epoch)
+	return c.commitments.opens(waits, c.state.Progress.Epoch)
 }
 
 // needed reports whether a client that does not wait for the next epoch needs a seat.
@@ -158,7 +158,7 @@ func (s *seat) needed(c *common, e Look) bool {
 		return false
 	case coordinator.Warmup:
 		me, ok := c.state.Member(c.ID) // a member fetches the model, even after a restart
-		return !ok || !member || !c.Commitments.opens(me, c.state.Progress.Epoch)
+		return !ok || !member || !c.commitments.opens(me, c.state.Progress.Epoch)
 	case coordinator.WaitingForMembers, coordinator.Paused:
 		return true
 	case coordinator.Cooldown: // the run would wait for a client that cannot report the epoch's model
@@ -204,7 +204,7 @@ func (s *seat) join(c *common) {
 	epoch := c.state.Progress.Epoch
 	s.asked = true
 	action := coordinator.Join{
-		Epoch: epoch, Commitment: c.Commitments.commitment(epoch, c.now), Holds: c.Holdings.Newest(c.state).Digest, Name: c.Name,
+		Epoch: epoch, Commitment: c.commitments.commitment(epoch, c.now), Holds: c.Holdings.Newest(c.state).Digest, Name: c.Name,
 	}
 	if c.submit(JoinKind, action, action) {
 		s.joining = joining{c.now, c.state.Model.Checkpoint}
@@ -217,7 +217,7 @@ func (s *seat) prepared(c *common) {
 	if !ok || slices.Contains(c.state.Epoch.Ready, c.ID) {
 		return
 	}
-	if ready, ok := c.Commitments.ready(me, c.state.Progress.Epoch, c.now); ok { // otherwise it joins again
+	if ready, ok := c.commitments.ready(me, c.state.Progress.Epoch, c.now); ok { // otherwise it joins again
 		c.submit(ReadyKind, EpochOf(c.state), ready)
 	}
 }

@@ -167,7 +167,7 @@ func (e *Ahead) speculated(c *common) bool {
 	if p.Whole.IsZero() {
 		p.Whole = c.now
 	}
-	if c.Jobs.Idle() && c.Outlook.Pays(p.Step, e.Leeway) && !e.Busy {
+	if c.Jobs.Idle() && c.Outlook.pays(p.Step, e.Leeway) && !e.Busy {
 		c.ready.Next = Speculate{p.Step}
 	}
 	return false

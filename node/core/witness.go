@@ -74,7 +74,7 @@ func (*witness) attest(c *common, e Attest) {
 func (w *witness) prove(c *common, e Proof) {
 	proof := e.WitnessRound
 	if me, known := c.state.Member(c.ID); known && c.state.Config.VerificationPercent > 0 {
-		proof.Reveal = c.Commitments.WithProof(me, c.state.Progress.Epoch)
+		proof.Reveal = c.commitments.withProof(me, c.state.Progress.Epoch)
 	}
 	if c.submit(WitnessKind, proof.Step, proof) {
 		w.proves = Witnessed{proof.Step, e.Held, e.Batches}
