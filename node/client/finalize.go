@@ -16,69 +16,54 @@ import (
 
 const maxApplyFailures = 3 // consecutive failures before the client gives up
 
-// When an epoch is over and the run has recorded its model, a client need not continue to look for
-// results of that epoch, because it can load the model instead. It abandons a result after
-// lastAttempts attempts to fetch it, and not before lastTimeout.
-const (
-	lastAttempts = 3
-	lastTimeout  = 2 * requestTimeout
-)
-
 // finalize advances the model until it includes the results of all finished rounds up to a step, and
 // reports whether it does. A call starts at most one action, for the next unapplied round: it frees
 // the engine, applies the round's results, or asks peers for missing results. The loop calls it
 // again after each change. The client is desynchronised if the results do not come in time, or if
 // it missed counted results of a round.
 func (n *Node) finalize(want uint32) bool {
-	if n.rounds.replica.Step >= want {
+	replica := n.rounds.replica
+	if replica.Step >= want {
 		return true
 	}
-	step := n.rounds.replica.Step + 1
-	if _, audits := n.engine.Work().(core.Recompute); !n.engine.Idle() && !audits && !n.engine.speculated(step) {
-		n.engine.CancelTraining(core.None)
-		return false
-	}
-	rs := n.rounds.of[step]
-	if rs == nil || !rs.Final || rs.EpochStart != n.rounds.replica.Epoch.StartStep {
-		n.desynchronise(fmt.Sprintf("this client missed the outcome of step %d", step))
+	rs := n.rounds.of[replica.Step+1]
+	if !n.step(core.Outstanding{
+		Replica: replica, Want: want, Speculated: n.engine.speculated(replica.Step + 1),
+		Known: rs != nil && rs.Final && rs.EpochStart == replica.Epoch.StartStep,
+	}).Judge {
 		return false
 	}
 	if !rs.Began {
-		rs.begin(n.rounds.replica, n.engine.Lag(), n.report)
+		rs.begin(replica, n.engine.Lag(), n.report)
 	}
-	if rs.Outvoted(rs.seats) {
-		n.desynchronise(fmt.Sprintf("fewer members had this client's model in step %d than another model", step))
-		return false
-	}
-	now := n.tasks.Now()
-	gone := !rs.MissingSince.IsZero() && n.run.areGone(rs, n.rounds.replica, now)
-	late := gone || !rs.MissingSince.IsZero() && now.Sub(rs.MissingSince) > n.run.CompletionTime()
-	outcome := rs.Judge(now, late)
-	if rs.MissingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
-		rs.MissingSince = now
-	}
-	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(rs.MissingSince) > tally.UnsureTimeout) {
+	known, recorded := replica.Recorded(n.run.state)
+	var outcome tally.Outcome
+	ready := n.step(core.Judged{
+		Step: rs.Round.Step, Outvoted: rs.Outvoted(rs.seats), MissingSince: &rs.MissingSince, Completion: n.run.CompletionTime(), UnsureTimeout: tally.UnsureTimeout,
+		InVain: rs.InVain(core.LastAttempts), Recorded: known && rs.Round.Step <= recorded, WellAnswered: rs.wellAnswered(),
+		Judge: func(late bool) core.Verdict {
+			outcome = rs.Judge(n.tasks.Now(), late)
+			return verdictOf(outcome)
+		},
+	})
+	switch {
+	case ready.Next != nil:
 		n.apply(rs, outcome)
-		return n.rounds.replica.Step >= want
-	}
-	if outcome.Claimed && now.Sub(rs.MissingSince) > tally.UnsureTimeout && rs.wellAnswered() {
-		n.report.log.Warn("continuing without results that only a few witnesses claim to hold", "step", step, "results", outcome.Missing)
-		n.apply(rs, outcome)
-		return false
-	}
-	if late {
-		if outcome.NoRoom && !gone { // after a return to the epoch, memory would be missing again
-			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, env.ErrNoRoom))
-			return false
-		}
-		n.desynchronise(fmt.Sprintf("cannot get %d results of step %d from peers", outcome.Missing, step))
-		return false
-	}
-	if asksPeers(outcome) && now.Sub(rs.asked) >= min(fetch.Pause, n.RepublishInterval) {
-		rs.asked = now
+		return outcome.Missing == 0 && n.rounds.replica.Step >= want
+	case ready.AskPeers && asksPeers(outcome) && n.tasks.Now().Sub(rs.asked) >= min(fetch.Pause, n.RepublishInterval):
+		rs.asked = n.tasks.Now()
 		n.gossip.askFor(rs, outcome, n.run.me, n.fetcher.Rotation, n.hear)
 	}
 	return false
+}
+
+// verdictOf describes an outcome.
+func verdictOf(o tally.Outcome) core.Verdict {
+	v := core.Verdict{Missing: o.Missing, Unsure: o.Unsure, Claimed: o.Claimed}
+	if o.NoRoom {
+		v.NoRoom = env.ErrNoRoom
+	}
+	return v
 }
 
 // asksPeers reports whether requests for the announcements of peers can help to complete a round.
@@ -89,13 +74,6 @@ func asksPeers(o tally.Outcome) bool {
 	return !o.Known() || slices.ContainsFunc(o.Sources, func(c *tally.Candidate) bool {
 		return c.State == tally.Refused || c.State != tally.Held && c.Attempts > 0
 	})
-}
-
-// areGone reports whether this client should stop waiting for the results of a finished round: their
-// epoch is over, the run has recorded a model that includes them, and no peer provided them.
-func (v *view) areGone(rs *roundState, r *core.Replica, now time.Time) bool {
-	known, recorded := r.Recorded(v.state)
-	return known && rs.Round.Step <= recorded && now.Sub(rs.MissingSince) > lastTimeout && rs.InVain(lastAttempts)
 }
 
 // finalizeEarly applies the results of the next finished round before a training needs them, if all

@@ -95,6 +95,9 @@ func (n *Node) step(e core.Event) core.Ready {
 		n.end = &ending{}
 	}
 	n.member.Advance()
+	if ready.Desynchronise != "" {
+		n.desynchronise(ready.Desynchronise)
+	}
 	return ready
 }
 

@@ -100,6 +100,8 @@ func (r *reporter) say(report core.Report, s *coordinator.State) {
 	case core.StillLeaving:
 		r.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
 			"bytes", said.Bytes, "for", said.For, "limit", said.Limit)
+	case core.ContinuesWithout:
+		r.log.Warn("continuing without results that only a few witnesses claim to hold", "step", said.Step, "results", said.Results)
 	case core.Witnessed:
 		r.log.Debug("witnessed", "step", said.Step, "held", said.Held, "batches", said.Batches)
 		r.emit(event.WitnessSent{Step: said.Step, Held: said.Held, Batches: said.Batches})

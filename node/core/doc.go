@@ -16,6 +16,7 @@
 //   - replica.go: Replica, a member's state in an epoch. cooldown.go: the end of the epoch: outstanding
 //     results, the model, and its report.
 //   - finish.go: the end of the run.
+//   - applying.go: when a member applies the results of a finished round, and when it gives up.
 //   - training.go: which batch a member trains, and when it trains ahead; outlook.go: whether
 //     speculation pays.
 //   - leaving.go: the remaining work of a leaving member; leave.go: how long it stays.

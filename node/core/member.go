@@ -89,6 +89,10 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.witness.prove(c, e)
 	case Accuse:
 		m.witness.accuse(c, e)
+	case Outstanding:
+		c.outstanding(e)
+	case Judged:
+		c.judged(e)
 	case Interrupted:
 		c.interrupt(e.Limit)
 	case Leaving:

@@ -32,6 +32,8 @@ type (
 	trainsAgain      struct{ *Member }
 	ignoresSigned    struct{ *Member }
 	asksNobody       struct{ *Member }
+	appliesTooLittle struct{ *Member }
+	ignoresVotes     struct{ *Member }
 )
 
 func (m forgetsFlights) Step(now time.Time, e Event) {
@@ -108,6 +110,22 @@ func (m asksNobody) Step(now time.Time, e Event) {
 	}
 }
 
+func (m appliesTooLittle) Step(now time.Time, e Event) {
+	if judged, is := e.(Judged); is {
+		judged.Judge = func(bool) Verdict { return Verdict{} }
+		e = judged
+	}
+	m.Member.Step(now, e)
+}
+
+func (m ignoresVotes) Step(now time.Time, e Event) {
+	if judged, is := e.(Judged); is {
+		judged.Outvoted = false
+		e = judged
+	}
+	m.Member.Step(now, e)
+}
+
 // Rules of a member's actions.
 var (
 	errTwoFlights = errors.New("two actions of a kind are in flight")
@@ -117,6 +135,8 @@ var (
 	errTrains     = errors.New("a training continues in Cooldown")
 	errAgain      = errors.New("a member trains a round twice")
 	errSignedStep = errors.New("a member trains a step that it may have signed")
+	errIncomplete = errors.New("a member applies a round without its results")
+	errOutvoted   = errors.New("a member applies a round to a model that has no majority")
 	errForbidden  = errors.New("a member trains without the auditor's permission")
 )
 
@@ -138,6 +158,8 @@ func TestMutationsOfAMember(t *testing.T) {
 		{"a round is trained again", func(m *Member) stepper { return trainsAgain{m} }, errAgain},
 		{"the signing record is ignored", func(m *Member) stepper { return ignoresSigned{m} }, errSignedStep},
 		{"the auditor is not asked", func(m *Member) stepper { return asksNobody{m} }, errForbidden},
+		{"missing results are ignored", func(m *Member) stepper { return appliesTooLittle{m} }, errIncomplete},
+		{"the other members' model is ignored", func(m *Member) stepper { return ignoresVotes{m} }, errOutvoted},
 		{"the cancellation of a training is forgotten", func(m *Member) stepper { return forgetsStop{m} }, errTrains},
 	} {
 		t.Run(m.name, func(t *testing.T) {
@@ -176,6 +198,7 @@ type life struct {
 	permits bool   // the auditor has permitted the training
 	asks    bool   // the newest event asks the auditor
 	reads   bool   // the newest event needs tokens
+	applies bool   // the newest event applies a round
 }
 
 // live lets a member live through a random history, and returns the rule that it breaks.
@@ -270,6 +293,9 @@ func (l *life) look(chance *rand.Rand) error {
 	if err := l.train(chance); err != nil {
 		return err
 	}
+	if err := l.apply(chance); err != nil {
+		return err
+	}
 	if err := l.pass(Close{}); err != nil || l.state.RunState != coordinator.Cooldown {
 		return err
 	}
@@ -286,6 +312,26 @@ func (l *life) look(chance *rand.Rand) error {
 	}
 	l.written = chance.IntN(2) == 0
 	return l.pass(Persisted{l.written})
+}
+
+// apply passes what the loop of a client passes for an outstanding round.
+func (l *life) apply(chance *rand.Rand) error {
+	e := Judged{Step: l.part.Step, Outvoted: chance.IntN(4) == 0, MissingSince: new(time.Time), Completion: time.Second}
+	v := Verdict{Missing: chance.IntN(2), Unsure: chance.IntN(2) == 0, Claimed: chance.IntN(2) == 0}
+	if chance.IntN(2) == 0 {
+		*e.MissingSince = l.now.Add(-time.Duration(chance.IntN(3)) * time.Second)
+	}
+	e.WellAnswered, e.Judge = chance.IntN(2) == 0, func(bool) Verdict { return v }
+	if err := l.pass(e); err != nil || !l.applies {
+		return err
+	}
+	switch {
+	case e.Outvoted:
+		return errOutvoted
+	case v.Missing > 0 && (!v.Claimed || !e.WellAnswered):
+		return errIncomplete
+	}
+	return nil
 }
 
 // train passes what the loop of a client passes for its training.
@@ -342,6 +388,7 @@ func (l *life) pass(e Event) error {
 		}
 	}
 	l.asks, l.reads = ready.Ask, ready.Read != nil
+	_, l.applies = ready.Next.(Apply)
 	if w, is := ready.Next.(Train); is {
 		if err := l.starts(w); err != nil {
 			return err

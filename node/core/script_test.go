@@ -53,7 +53,9 @@ import (
 // unwritten=N, failed (the newest checkpoint could not be saved), online=CLIENTS, next=BATCH (predicted
 // for the next round), tokens (of the batch to train), forbids (the auditor), signed (a result of the
 // round may be signed already), later (the weights are too new for the round), lag=N, whole (the results
-// of all members are here), pays (speculation pays), speculated; for a leaving client: hashing (a copy of
+// of all members are here), pays (speculation pays), speculated; for outstanding rounds: outstanding=N (up to which
+// step the replica shall include the results), unknown (the round's proofs are), missing=N, unsure, claimed,
+// no-room, outvoted, in-vain, recorded, answered; for a leaving client: hashing (a copy of
 // the model is hashed or written), copy=N (of a step), megabytes=N, unreported, host-fault.
 //
 // Further commands may follow on the lines below a command. At the end, unless the last command is left,
@@ -81,6 +83,7 @@ type script struct {
 	checks []ID
 	out    strings.Builder
 
+	missing       time.Time // since when results are
 	parts         map[uint32]*Part
 	round         coordinator.Round // zero: none
 	own           *assign.BatchID
@@ -129,10 +132,30 @@ func (s *script) look() {
 			s.pass(Proof{coordinator.WitnessRound{Step: s.round.Step}, len(s.arrived), len(s.arrived) + len(s.late)})
 		}
 	}
+	if s.replica != nil && s.fact("outstanding") {
+		s.apply()
+	}
 	s.end()
 	if s.Leave.Begun() {
 		s.leave()
 	}
+}
+
+// apply passes what the loop of a client passes for its outstanding rounds.
+func (s *script) apply() {
+	e := Outstanding{Replica: s.replica, Want: s.step("outstanding"), Known: !s.fact("unknown"), Speculated: s.fact("speculated")}
+	if !s.pass(e).Judge {
+		return
+	}
+	verdict := Verdict{Missing: int(s.step("missing")), Unsure: s.fact("unsure"), Claimed: s.fact("claimed")}
+	if s.fact("no-room") {
+		verdict.NoRoom = errors.New("no room")
+	}
+	s.pass(Judged{
+		Step: s.replica.Step + 1, Outvoted: s.fact("outvoted"), MissingSince: &s.missing, Completion: 30 * time.Second, UnsureTimeout: 2 * time.Second,
+		InVain: s.fact("in-vain"), Recorded: s.fact("recorded"), WellAnswered: s.fact("answered"),
+		Judge: func(bool) Verdict { return verdict },
+	})
 }
 
 // leave passes what the loop of a leaving client passes.
@@ -274,6 +297,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "accuses":
 		s.pass(Accuse{s.parts[numberOf(d, "step")]})
 	case "replica":
+		s.missing = time.Time{}
 		s.replica, s.newest = &Replica{Step: numberOf(d, "step"), Has: numberOf(d, "has")}, numberOf(d, "newest")
 	case "taken":
 		s.facts = map[string]string{"held": fmt.Sprint(s.replica.Step)}
@@ -425,6 +449,12 @@ func (s *script) pass(e Event) Ready {
 		fmt.Fprintf(&s.out, "takes the model of step %d\n", next.Step)
 	case Load:
 		s.out.WriteString("loads the run's model\n")
+	}
+	if ready.AskPeers {
+		s.out.WriteString("asks peers\n")
+	}
+	if ready.Desynchronise != "" {
+		fmt.Fprintf(&s.out, "is desynchronised: %s\n", ready.Desynchronise)
 	}
 	if ready.LeaveEpoch {
 		s.out.WriteString("leaves the epoch\n")
