@@ -55,31 +55,49 @@ type Event interface{ event() }
 // Report is a message for the user. Its types are in the files of the phases.
 type Report interface{ report() }
 
-// Ready contains the effects of an event, in the order in which the caller executes them.
+// Ready contains the effects of an event. The caller first reports, then submits and starts, and then
+// executes the effects on the trainer, the round and the end. An effect that needs an answer names the
+// event that contains it.
 type Ready struct {
-	Ended         *FinalModel // how the run ended for the member
+	Ended         *FinalModel // how the run ended for the member; the caller reports this first
 	Report        []Report
 	Persist       *Model       // a model that must be on the disk before the member announces it; Persisted follows
-	HeldAll       bool         // the member holds all results of the running round that can be expected
-	Prove         bool         // Proof follows
 	Submit        []Submission // the caller passes the answers to Step, as Answered
 	Start         []Started    // tasks that run concurrently with the trainer
-	Ask           bool         // the caller asks the auditor; Permitted follows if the auditor permits the training
-	Forget        bool         // the reader forgets the tokens of all batches except Keep
-	Keep          []assign.BatchID
-	CancelAhead   bool            // the caller cancels the training that began ahead of its round
-	Read          *assign.BatchID // the caller reads the tokens of a batch; Tokens follows
-	Begin         bool            // the round of the training in progress has begun
-	Next          Work            // the trainer's next work; the caller starts it when the trainer is idle
-	Judge         bool            // Judged follows
-	AskPeers      bool            // the caller asks peers for missing results of the round, if they can help
-	Desynchronise string          // reason why the weights are not the run's any more; empty: they are
-	LeaveEpoch    bool            // the member drops its replica of an epoch, whose model it has taken
-	Hasten        bool            // the caller tries soon to save the checkpoint that could not be saved
-	CopyHeld      bool            // the caller copies the held model, to write it to the disk
-	Gone          bool            // nothing is left to do before the member withdraws
-	End           bool            // the member ends
-	Fail          error           // if not nil, the member ends with this error
+	Fail          error        // if not nil, the member ends with this error
+	Desynchronise string       // reason why the weights are not the run's any more; empty: they are
+
+	TrainerReady
+	RoundReady
+	EndReady
+}
+
+// TrainerReady contains effects on the trainer and its tokens.
+type TrainerReady struct {
+	Ask         bool // the caller asks the auditor; Permitted follows if the auditor permits the training
+	Forget      bool // the reader forgets the tokens of all batches except Keep
+	Keep        []assign.BatchID
+	CancelAhead bool            // the caller cancels the training that began ahead of its round
+	Read        *assign.BatchID // the caller reads the tokens of a batch; Tokens follows
+	Begin       bool            // the round of the training in progress has begun
+	Next        Work            // the trainer's next work; the caller starts it when the trainer is idle
+}
+
+// RoundReady contains effects on a round.
+type RoundReady struct {
+	Judge    bool // the caller determines the outcome of the next unapplied round; Judged follows
+	AskPeers bool // the caller asks peers for missing results of the round, if they can help
+	HeldAll  bool // the member holds all results of the running round that can be expected
+	Prove    bool // the caller makes a proof; Proof follows
+}
+
+// EndReady contains effects at the end of an epoch, of the run and of the member.
+type EndReady struct {
+	LeaveEpoch bool // the member drops its replica of an epoch, whose model it has taken
+	Hasten     bool // the caller tries soon to save the checkpoint that could not be saved
+	CopyHeld   bool // the caller copies the held model, to write it to the disk
+	Gone       bool // nothing is left to do before the member withdraws
+	End        bool // the member ends
 }
 
 // Submission is an action for the coordinator.

@@ -49,14 +49,19 @@ import (
 //	results from=CLIENTS late=CLIENTS    the trainers with and without a result here; at first all are late
 //	accuses step=N     the client examines the members of a round
 //
-// Further facts: on-disk (the model to report is on the disk, or the disk had its time), saving,
-// unwritten=N, failed (the newest checkpoint could not be saved), online=CLIENTS, next=BATCH (predicted
-// for the next round), tokens (of the batch to train), forbids (the auditor), signed (a result of the
-// round may be signed already), later (the weights are too new for the round), lag=N, whole (the results
-// of all members are here), pays (speculation pays), speculated; for outstanding rounds: outstanding=N (up to which
-// step the replica shall include the results), unknown (the round's proofs are), missing=N, unsure, claimed,
-// no-room, outvoted, in-vain, recorded, answered; for a leaving client: hashing (a copy of
-// the model is hashed or written), copy=N (of a step), megabytes=N, unreported, host-fault.
+// Further facts:
+//
+//	on-disk, saving, unwritten=N, failed    the model to report is on the disk; models that are not
+//	online=CLIENTS     connected clients, after the end of the run
+//	next=BATCH, tokens, lag=N               predicted batch of the next round; the tokens to train are here
+//	forbids, signed, later                  reasons not to train: the auditor, a signature of an earlier
+//	                   process, weights of a later round
+//	whole, pays, speculated                 all results are here; speculation pays, or is complete
+//	outstanding=N      the replica should include the results up to a step
+//	unknown, missing=N, unsure, claimed, no-room, outvoted, in-vain, recorded, answered
+//	                   the outcome of the next round to apply; see applying.go
+//	hashing, copy=N, megabytes=N, unreported, host-fault
+//	                   copies of a leaving client; the host is proved dishonest
 //
 // Further commands may follow on the lines below a command. At the end, unless the last command is left,
 // the client looks at its seat and at its phase, and whether it can leave, as the loop of a client does
