@@ -217,6 +217,19 @@ remove_all() {
   [ "$removed" = yes ] || fail "$prefix contains no installation by this script; pass its --prefix"
 }
 
+# clean removes temporary folders of installers that were killed: folders older than a day, and folders of this machine
+# whose process is gone. Other machines may share the prefix.
+clean() {
+  for old in "$prefix/.psyche-install."*; do
+    [ -d "$old" ] || continue
+    process=${old%.*} # the name ends with .MACHINE.PROCESS.RANDOM
+    case $old in
+      */.psyche-install."$(uname -n)".*.*) kill -0 "${process##*.}" 2>/dev/null || rm -rf "$old" ;;
+    esac
+    [ -z "$(find "$old" -prune -mtime +0 2>/dev/null)" ] || rm -rf "$old"
+  done
+}
+
 report() {
   say "Installed version $version of$programs in $prefix/bin"
   case :$PATH: in
@@ -263,7 +276,8 @@ main() {
   esac
   mkdir -p "$prefix" || fail "cannot create $prefix; choose another --prefix"
   # Within the prefix, so that each file's move into place is atomic.
-  temp=$(mktemp -d "$prefix/.psyche-install.XXXXXX") || fail "cannot write to $prefix; choose another --prefix"
+  clean
+  temp=$(mktemp -d "$prefix/.psyche-install.$(uname -n).$$.XXXXXX") || fail "cannot write to $prefix; choose another --prefix"
   trap 'rm -rf "$temp"' EXIT
   trap 'exit 1' HUP INT TERM
   fetch SHA256SUMS

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -369,6 +371,60 @@ func TestInstallerOfTheRepository(t *testing.T) {
 	}
 }
 
+// TestInstallAfterAKill kills the installer during a download. The next installer must remove its files, but not the files of
+// an installer that runs.
+func TestInstallAfterAKill(t *testing.T) {
+	s := newSite(t)
+	s.publish(t, "0.1.0")
+	h := home(t.TempDir())
+	script := s.file("0.1.0", installerName)
+	bin := fewTools(t, nil, map[string]string{"curl": "kill -KILL $PPID"})
+	if out, err := h.shell(t, "PATH="+bin+" sh "+script+" --only psyche; exit 0", nil); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	folders := filepath.Join(string(h), ".local", ".psyche-install.*")
+	killed, err := filepath.Glob(folders)
+	if err != nil || len(killed) != 1 {
+		t.Fatalf("the killed installer left %v, %v", killed, err)
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	day := time.Now().Add(-25 * time.Hour)
+	for _, c := range []struct {
+		suffix  string
+		changed time.Time
+		keep    bool
+	}{
+		{name + "." + strconv.Itoa(os.Getpid()) + ".running", time.Now(), true},
+		{name + "." + strconv.Itoa(os.Getpid()) + ".reused", day, false},
+		{"elsewhere.1.running", time.Now(), true},
+		{"elsewhere.1.killed", day, false},
+		{"nameless", time.Now(), true},
+	} {
+		folder := strings.TrimSuffix(folders, "*") + c.suffix
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(folder, c.changed, c.changed); err != nil {
+			t.Fatal(err)
+		}
+		if c.keep {
+			kept = append(kept, folder)
+		}
+	}
+	if out, err := h.run(t, s, "0.1.0", ""); err != nil || !h.installed("bin/psyche") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	left, err := filepath.Glob(folders)
+	slices.Sort(kept)
+	if err != nil || !slices.Equal(left, kept) {
+		t.Errorf("the next installer left %v, %v; want %v", left, err, kept)
+	}
+}
+
 func requireOpenSSL(t *testing.T) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "openssl", "version").Output()
@@ -381,7 +437,7 @@ func requireOpenSSL(t *testing.T) {
 func fewTools(t *testing.T, without []string, fakes map[string]string) string {
 	t.Helper()
 	bin := t.TempDir()
-	for _, name := range strings.Fields("sh cat curl wget uname mktemp mkdir rmdir rm mv tar gzip sed grep tail dd wc cut dirname getconf ldd sha256sum shasum openssl minisign") {
+	for _, name := range strings.Fields("sh cat curl wget uname mktemp mkdir rmdir rm mv tar gzip sed grep tail dd wc cut dirname find getconf ldd sha256sum shasum openssl minisign") {
 		path, err := exec.LookPath(name)
 		if err != nil || strings.Contains(" "+strings.Join(without, " ")+" ", " "+name+" ") || fakes[name] != "" {
 			continue
