@@ -104,6 +104,6 @@ func (c *trainCommand) recorded(logger *slog.Logger) (r *modelsource.Recorded, e
 func (c *trainCommand) lookOnce(ctx context.Context) (*coordinator.State, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, fmt.Errorf("no answer within %v", lookTimeout))
 	defer cancel()
-	s, _, err := c.look(ctx, c.RunID, nil)
+	s, _, err := c.look(ctx, c.RunID, nil, "")
 	return s, err
 }

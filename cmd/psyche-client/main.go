@@ -14,6 +14,7 @@ import (
 	"github.com/lmittmann/tint"
 
 	"github.com/psyche-go/psyche/base/plain"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/manual"
@@ -165,7 +166,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.Is(err, tcp.ErrUnreachable), errors.Is(err, tcp.ErrUntrusted), errors.Is(err, follow.ErrGenesis), onchain.IsConnection(err):
 		return exitConnection
-	case errors.Is(err, tcp.ErrRefused), errors.Is(err, backend.ErrWrongRun), errors.Is(err, backend.ErrDuplicateKey), onchain.IsRefusal(err):
+	case errors.Is(err, tcp.ErrRefused), errors.Is(err, release.ErrOutdated), errors.Is(err, backend.ErrWrongRun), errors.Is(err, backend.ErrDuplicateKey), onchain.IsRefusal(err):
 		return exitRefused
 	}
 	return exitFailure

@@ -16,6 +16,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/node/supervisor"
 )
 
@@ -107,7 +108,7 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) (err error) {
 			return usageError{fmt.Errorf("%s: %w", r.given, err)}
 		}
 	}
-	program, err := os.Executable()
+	program, err := findInstalled()
 	if err != nil {
 		return fmt.Errorf("find this program, to start it as a client: %w", err)
 	}
@@ -121,8 +122,9 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) (err error) {
 		Random: rand.New(rand.NewPCG(binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:]))),
 	}
 	for _, r := range runs {
+		r.installed = program
 		s.Runs = append(s.Runs, &supervisor.Run{ID: r.joins.RunID, Given: r.given, Look: r.lookAt, Start: func() (*supervisor.Client, error) {
-			return supervisor.Start(program, append([]string{"join", r.link}, r.flags...), lock, t.Out, t.Err)
+			return supervisor.Start(program.path, append([]string{"join", r.link}, r.flags...), lock, t.Out, t.Err)
 		}})
 	}
 	return s.Supervise(ctx)
@@ -136,6 +138,32 @@ var exitCodes = map[int]supervisor.ExitCode{
 	exitConnection:  {Meaning: "the server is unreachable, has the wrong key, or serves the wrong run"},
 	exitHostFault:   {Meaning: "its server provably lied; the messages above name the evidence", Final: true},
 	exitInterrupted: {Meaning: "it was interrupted"},
+}
+
+// installed is the program that psyche-client serve starts as a client.
+type installed struct {
+	path  string
+	first os.FileInfo // at the start of this process
+}
+
+func findInstalled() (*installed, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	first, err := os.Stat(path)
+	return &installed{path, first}, err
+}
+
+// version returns the program's version, or "" if an upgrade has replaced the program since this process
+// started: then only the client knows its version.
+func (p *installed) version() string {
+	if p != nil {
+		if now, err := os.Stat(p.path); err == nil && (!os.SameFile(p.first, now) || !p.first.ModTime().Equal(now.ModTime())) {
+			return ""
+		}
+	}
+	return buildinfo.Version()
 }
 
 // lockServing takes this user's lock for starting clients. Clients inherit the open file, so that a

@@ -26,7 +26,7 @@ const lookTimeout = 20 * time.Second
 func (r *servedRun) lookAt(ctx context.Context) supervisor.Outlook {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	state, admits, err := r.joins.look(ctx, r.joins.RunID, r.key)
+	state, admits, err := r.joins.look(ctx, r.joins.RunID, r.key, r.installed.version())
 	if err == nil {
 		return supervisor.Judge(state, r.key, admits)
 	}
@@ -45,12 +45,13 @@ func (r *servedRun) lookAt(ctx context.Context) supervisor.Outlook {
 func (r *servedRun) isAnother(ctx context.Context) bool {
 	host := r.joins.hostFlags
 	host.Genesis = ""
-	_, _, err := host.look(ctx, r.joins.RunID, nil)
+	_, _, err := host.look(ctx, r.joins.RunID, nil, "")
 	return err == nil
 }
 
-// look returns the public state of a run, and whether the run admits a key. key may be nil.
-func (f *hostFlags) look(ctx context.Context, runID string, key *identity.ID) (*coordinator.State, bool, error) {
+// look returns the public state of a run, and whether the run admits a key. key may be nil. It returns
+// release.ErrOutdated if the run's server requires a newer version; an empty version is not checked.
+func (f *hostFlags) look(ctx context.Context, runID string, key *identity.ID, version string) (*coordinator.State, bool, error) {
 	observer, err := identity.Generate(rand.Reader)
 	if err != nil {
 		return nil, false, err
@@ -63,7 +64,7 @@ func (f *hostFlags) look(ctx context.Context, runID string, key *identity.ID) (*
 	if f.Given() {
 		host, err = f.observeChain(ctx, runID, observer)
 	} else {
-		host, err = f.observeServer(ctx, runID, observer)
+		host, err = f.observeServer(ctx, runID, observer, version)
 	}
 	if err != nil {
 		return nil, false, err
@@ -93,7 +94,7 @@ func admitted(ctx context.Context, host any, s *coordinator.State, key *identity
 }
 
 // observeServer connects to a run on a server as an observer.
-func (f *hostFlags) observeServer(ctx context.Context, runID string, key identity.Key) (*tcp.Client, error) {
+func (f *hostFlags) observeServer(ctx context.Context, runID string, key identity.Key, version string) (*tcp.Client, error) {
 	run, err := tcp.ParseRun(f.Genesis)
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (f *hostFlags) observeServer(ctx context.Context, runID string, key identit
 	if err != nil {
 		return nil, err
 	}
-	return tcp.Dial(ctx, tcp.Options{Addr: f.ServerAddr, RunID: runID, Run: run, Key: key, Observe: true, ServerKey: server, MaxElapsed: lookTimeout / 2})
+	return tcp.Dial(ctx, tcp.Options{Addr: f.ServerAddr, RunID: runID, Run: run, Key: key, Observe: true, Version: version, ServerKey: server, MaxElapsed: lookTimeout / 2})
 }
 
 // observeChain connects to a run on a chain as an observer.

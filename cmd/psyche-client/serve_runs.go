@@ -30,6 +30,8 @@ type servedRun struct {
 	joins trainCommand // settings from link and flags
 	key   *identity.ID // of this machine in the run; nil: a new key at each start
 	given string       // source of the run, for errors
+
+	installed *installed // program that takes part; nil: of this process
 }
 
 // servedFile is a file with runs.

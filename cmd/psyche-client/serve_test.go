@@ -3,11 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/release"
+	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/host/server/servertest"
 	"github.com/psyche-go/psyche/host/tcp"
@@ -49,6 +53,44 @@ func TestServeLooks(t *testing.T) {
 		t.Errorf("different hash: %+v", got)
 	} else {
 		golden.Message(t, "another hash", errors.New(got.Reason), genesis, "GENESIS")
+	}
+}
+
+// TestServeSkipsRunsForNewerVersions checks that join refuses a run for newer versions, and that the run is not open for
+// serve, until the installed program was replaced.
+func TestServeSkipsRunsForNewerVersions(t *testing.T) {
+	host := servertest.Start(t, server.Options{
+		Runs: []server.Genesis{backendtest.Genesis("run", 2)}, Requires: release.Requirement{Version: "999.0.0", Address: "https://example.com"},
+	})
+	seen, err := tcp.Dial(t.Context(), tcp.Options{Addr: host.Address, RunID: "run", Key: backendtest.Key(1), Observe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, genesis := seen.Host(), fmt.Sprintf("%x", seen.Run())
+	if err := seen.Close(); err != nil {
+		t.Fatal(err)
+	}
+	failNaming(t, exitRefused, buildinfo.Version()+", and the host requires 999.0.0", "train", "--run-id", "run", "--server-addr", host.Address, "--server-key", key.String(), "--genesis", genesis)
+	program := filepath.Join(t.TempDir(), "psyche-client")
+	write(t, program, []byte("old"))
+	first, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := servedRun{
+		joins:     trainCommand{RunID: "run", hostFlags: hostFlags{ServerAddr: host.Address, ServerKey: key.String(), Genesis: genesis}},
+		installed: &installed{program, first},
+	}
+	got := r.lookAt(t.Context())
+	if got.Prospect != supervisor.Later {
+		t.Errorf("%+v", got)
+	}
+	golden.Message(t, "reason", errors.New(got.Reason), buildinfo.Version(), "VERSION")
+	if err := os.Rename(write(t, program+".new", []byte("new")), program); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.lookAt(t.Context()); got.Prospect != supervisor.Open {
+		t.Errorf("after an upgrade: %+v", got)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/solana"
 	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/net/secure"
@@ -102,7 +103,7 @@ func (f *hostFlags) reach(ctx context.Context, runID string, key identity.Key, a
 		return runHost{}, err
 	}
 	host, err := dial(ctx, tcp.Options{
-		Addr: f.ServerAddr, RunID: runID, Run: run, Key: key, Addrs: addrs, Logger: logger,
+		Addr: f.ServerAddr, RunID: runID, Run: run, Key: key, Addrs: addrs, Logger: logger, Version: buildinfo.Version(),
 		ServerKey: serverKey, KnownServers: knownServers, MaxElapsed: f.ServerTimeout,
 	})
 	if err != nil {

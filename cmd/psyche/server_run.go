@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/host/server"
@@ -29,6 +30,8 @@ type serverRun struct {
 	ServerPort                uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0 reuses the server's last port from --save-state-dir, or else picks a free port and logs it (${default})." group:"Connections:"`
 	PublicAddr                string   `placeholder:"HOST[:PORT]" help:"Address at which clients reach this server, used in the invite links that it logs. Default: --server-addr, or an address of this machine if --server-addr means all addresses." group:"Connections:"`
 	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of an HTTP server, which serves a page about the runs, and /healthz, /metrics and /state. Everybody who can reach the address can read them. By default, there is no HTTP server." group:"Display:"`
+	MinClientVersion          string   `placeholder:"VERSION" help:"Oldest version of psyche-client that may take part in the runs, such as 0.2.0. Older clients end, and name the version that they need. A version between releases counts as the next release. By default, all versions may take part." group:"Connections:"`
+	InstallURL                string   `name:"install-url" env:"PSYCHE_RELEASES" placeholder:"URL" help:"Folder with the install.sh of a release. The page, and clients that are older than --min-client-version, show the line that installs it. Default: none." group:"Connections:"`
 	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl). The page of --http-addr shows the loss and speed that the members report. * matches any part of a name. May be repeated." group:"Display:"`
 	DataConfig                string   `placeholder:"FILE" help:"A data.toml that defines the data to serve to the members of the run in --state, or of the only run in --save-state-dir. The run needs a data_location of the kind Server." group:"Model and data:"`
 	DataAddr                  string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location." group:"Model and data:"`
@@ -69,7 +72,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	if err := c.checkLimits(); err != nil {
+	if err := errors.Join(c.checkLimits(), c.checkRequirement()); err != nil {
 		return err
 	}
 	signals.Hold(ctx) // the display restores the terminal, and the server closes its journal
@@ -148,6 +151,23 @@ func (c serverRun) checkLimits() error {
 		return usagef("--max-seats-per-private-network is %d, want at least 1, or 0 for no limit", c.MaxSeatsPerPrivateNetwork)
 	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
 		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
+	}
+	return nil
+}
+
+// requirement returns the version that the server requires of clients.
+func (c serverRun) requirement() release.Requirement {
+	return release.Requirement{Version: c.MinClientVersion, Address: c.InstallURL}
+}
+
+// checkRequirement validates the required version.
+func (c serverRun) checkRequirement() error {
+	err := c.requirement().Check()
+	switch {
+	case errors.Is(err, release.ErrVersion):
+		return usagef("--min-client-version: %w", err)
+	case err != nil:
+		return usagef("--install-url: %w", err)
 	}
 	return nil
 }
@@ -269,6 +289,7 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *eventlog.Lo
 	return server.Options{
 		Listen:        net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(port))),
 		SaveStateDir:  c.SaveStateDir,
+		Requires:      c.requirement(),
 		WithdrawGrace: grace,
 		RestartGrace:  c.RestartGrace,
 		Logger:        logger,

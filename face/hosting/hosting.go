@@ -10,11 +10,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/files/recipe"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/host/server"
@@ -47,6 +47,7 @@ type Options struct {
 	Authority  string // key that governs the run, in base58; empty: the host's key
 	PublicAddr string // name or address for other machines; empty: the result of OwnAddress
 	InstallURL string // folder with install.sh, for friends without the client; empty: none
+	MinClient  string // oldest version of clients that may take part; empty: all versions
 	Port       uint16 // first of four; 0: 39405, or a later port
 
 	PrepareOnly bool // start nothing
@@ -73,9 +74,6 @@ type Caller struct {
 	Out    io.Writer
 	Err    io.Writer // for the progress of long steps
 }
-
-// installURL matches addresses that a shell keeps unchanged, and no address.
-var installURL = regexp.MustCompile(`^(https?://[A-Za-z0-9:/.,=+_~%@-]+)?$`)
 
 // Default numbers of friends. An open run begins with at most 16 members, which tolerate five dishonest
 // members. It expects more, so that it can begin although some are missing.
@@ -174,10 +172,22 @@ func (o Options) withDefaults() (_ Options, err error) {
 	if o.PublicAddr, err = hostOf(o.PublicAddr); err != nil {
 		return o, fmt.Errorf("%w: --public-addr: %w", ErrOptions, err)
 	}
-	if !installURL.MatchString(o.InstallURL) {
-		return o, fmt.Errorf("%w: --install-url %q: want an address such as https://example.com/psyche", ErrOptions, o.InstallURL)
+	if err := o.checkReleases(); err != nil {
+		return o, err
 	}
 	return o, recipe.Request{Name: o.Name, Friends: o.Friends, Link: o.Link, Hours: o.Hours, Open: o.Open}.Check()
+}
+
+// checkReleases checks the required version and the address of releases.
+func (o Options) checkReleases() error {
+	err := release.Requirement{Version: o.MinClient, Address: o.InstallURL}.Check()
+	switch {
+	case errors.Is(err, release.ErrVersion):
+		return fmt.Errorf("%w: --min-client-version: %w", ErrOptions, err)
+	case err != nil:
+		return fmt.Errorf("%w: --install-url: %w", ErrOptions, err)
+	}
+	return nil
 }
 
 // makeAbsolute makes paths independent of the working folder, so that the recorded paths stay valid.

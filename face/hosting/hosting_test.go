@@ -269,6 +269,7 @@ func TestRefusals(t *testing.T) {
 		{"a name that is no folder", func(_ *testing.T, o *Options) { o.Name, o.Dir = "..", "" }, ErrOptions},
 		{"an address of releases without http", func(_ *testing.T, o *Options) { o.InstallURL = "example.com" }, ErrOptions},
 		{"an address of releases with a space", func(_ *testing.T, o *Options) { o.InstallURL = "https://a/ b" }, ErrOptions},
+		{"no version", func(_ *testing.T, o *Options) { o.MinClient = "v1" }, ErrOptions},
 		{"an address with a port", func(_ *testing.T, o *Options) { o.PublicAddr = "host.example:39405" }, ErrOptions},
 		{"too high a port", func(_ *testing.T, o *Options) { o.Port = 65533 }, ErrOptions},
 		{"negative friends", func(_ *testing.T, o *Options) { o.Friends = -7 }, recipe.ErrRequest},
@@ -521,6 +522,17 @@ func TestClientEndsEarly(t *testing.T) {
 			t.Errorf("the run had begun: %v; the client ended with %v", begun, err)
 		}
 		cancel()
+	}
+}
+
+// TestServerRequires checks that the server gets the required version and the address of releases.
+func TestServerRequires(t *testing.T) {
+	h := &host{Options: Options{Dir: t.TempDir(), MinClient: "0.2.0", InstallURL: "https://example.com"}}
+	args := strings.Join(h.serverArguments(), " ")
+	for _, want := range []string{" --min-client-version 0.2.0", " --install-url https://example.com"} {
+		if !strings.Contains(args, want) {
+			t.Errorf("no%s in %s", want, args)
+		}
 	}
 }
 

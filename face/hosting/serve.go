@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/pause"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/recipe"
 	"github.com/psyche-go/psyche/host/server"
@@ -178,6 +179,12 @@ func (h *host) serverArguments() []string {
 			args = append(args, "--main-authority", h.Authority)
 		}
 	}
+	if h.MinClient != "" {
+		args = append(args, "--min-client-version", h.MinClient)
+	}
+	if h.InstallURL != "" {
+		args = append(args, "--install-url", h.InstallURL)
+	}
 	switch {
 	case h.creates():
 		args = append(args, "--model-path", h.path("model"))
@@ -226,7 +233,7 @@ func (h *host) link(ctx context.Context, address string) (link invite.Link, over
 // invite prints how friends can join.
 func (h *host) invite(link invite.Link) {
 	if h.InstallURL != "" {
-		h.printf("\nSend these lines to your friends. The first line installs psyche-client:\n\n    curl -fsSL %s/install.sh | sh\n", strings.TrimSuffix(h.InstallURL, "/"))
+		h.printf("\nSend these lines to your friends. The first line installs psyche-client:\n\n    %s\n", release.InstallLine(h.InstallURL))
 	} else {
 		h.printf("\nSend this line to your friends. They need psyche-client (docs/install.md):\n\n")
 	}

@@ -57,7 +57,7 @@ func (c *connection) handshake(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	welcome := frame.Welcome{Host: c.server.key.ID(), Genesis: c.host.store.log.Genesis().Raw}
+	welcome := frame.Welcome{Host: c.server.key.ID(), Requires: c.server.options.Requires, Genesis: c.host.store.log.Genesis().Raw}
 	return c.write(ctx, frame.TypeWelcome, welcome.AppendTo(nil))
 }
 

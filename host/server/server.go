@@ -20,6 +20,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/net/accept"
@@ -69,6 +70,9 @@ type Options struct {
 	// have it. Every client that may connect can download the model. It is called from any goroutine. May
 	// be nil.
 	Recorded func(ctx context.Context, runID string, digest [32]byte) Model
+	// Requires is the oldest version of clients that may take part in the runs. Clients refuse to take part
+	// with an older version, but the server cannot check their versions.
+	Requires release.Requirement
 	// SaveStateDir is the directory of the host's key and the runs' journals. If empty, nothing is
 	// saved.
 	SaveStateDir string

@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/net/frame"
 	"github.com/psyche-go/psyche/net/secure"
@@ -42,6 +43,10 @@ type Options struct {
 	// Observe is set by clients that watch or administer a run and do not train. Such a client can
 	// connect while a participant with the same key is connected.
 	Observe bool
+
+	// Version is the program's version. Dial returns release.ErrOutdated if the host requires a newer one. If
+	// empty, Dial does not check the version.
+	Version string
 
 	// ServerKey is the expected key of the server. If zero, KnownServers decides.
 	ServerKey identity.ID
@@ -190,6 +195,9 @@ func (c *Client) attempt() (*session, error) {
 		role = frame.RoleObserver
 	}
 	s, err := handshake(c.ctx, counted{socket, &c.sent, &c.received}, c.accept, c.options.Key, frame.Hello{Role: role, RunID: c.options.RunID, Run: run, Addrs: addrs})
+	if err == nil {
+		err = s.requires.Admit(c.options.Version)
+	}
 	if err != nil {
 		_ = socket.Close()
 		if isPermanent(err) {
@@ -230,7 +238,7 @@ func (c *Client) trust() func(identity.ID) error {
 
 // isPermanent reports whether every further attempt would fail the same way.
 func isPermanent(err error) bool {
-	return errors.Is(err, ErrRefused) || errors.Is(err, follow.ErrGenesis) || errors.Is(err, ErrUntrusted) || errors.Is(err, backend.ErrWrongRun) || errors.Is(err, backend.ErrDuplicateKey)
+	return errors.Is(err, ErrRefused) || errors.Is(err, release.ErrOutdated) || errors.Is(err, follow.ErrGenesis) || errors.Is(err, ErrUntrusted) || errors.Is(err, backend.ErrWrongRun) || errors.Is(err, backend.ErrDuplicateKey)
 }
 
 // live keeps the client connected, starting with session s, until the client ends.

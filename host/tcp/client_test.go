@@ -16,6 +16,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/host/server/servertest"
@@ -113,6 +114,50 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	if _, err := tcp.Dial(ctx, fast(freeAddress(t))); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("error %v, want DeadlineExceeded", err)
+	}
+}
+
+// TestRequiredVersion connects with several versions to a server that requires a version, and to a server that requires a
+// newer version after a restart.
+func TestRequiredVersion(t *testing.T) {
+	o := server.Options{
+		Runs:     []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)},
+		Requires: release.Requirement{Version: "0.2.0", Address: "https://example.com/psyche"}, SaveStateDir: t.TempDir(),
+	}
+	s := servertest.Start(t, o)
+	for n, version := range []string{"0.1.0", "0.2.0-dev", "0.3.0", ""} {
+		for _, observe := range []bool{true, false} {
+			reach := fast(s.Address)
+			reach.Version, reach.Observe, reach.Key = version, observe, backendtest.Key(byte(1+n))
+			c, err := tcp.Dial(t.Context(), reach)
+			if version == "0.1.0" {
+				if !errors.Is(err, release.ErrOutdated) {
+					t.Errorf("version %q: %v, want ErrOutdated", version, err)
+				}
+				message(t, "old version", err)
+				continue
+			}
+			if err != nil {
+				t.Fatalf("version %q: %v", version, err)
+			}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	reach := fast(s.Address)
+	reach.Version = "0.2.0"
+	c, err := tcp.Dial(t.Context(), reach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	o.Listen, o.Requires.Version = s.Address, "0.3.0"
+	servertest.Start(t, o)
+	for range c.Updates() {
+	}
+	if !errors.Is(c.Err(), release.ErrOutdated) {
+		t.Errorf("after a restart: %v, want ErrOutdated", c.Err())
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/net/frame"
 	"github.com/psyche-go/psyche/net/secure"
@@ -35,6 +36,7 @@ type session struct {
 	certified uint64   // number of records at the start of the newest epoch that this client has signed
 	nonce     [32]byte // of the challenge
 	draws     [32]byte // of the Welcome
+	requires  release.Requirement
 	sequence  uint64   // of the newest Hello; guarded by Client.sending
 	announced []string // addresses of the newest Hello; guarded by Client.sending
 
@@ -93,7 +95,7 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 	if err != nil {
 		return nil, err
 	}
-	s.draws = welcome.Draws
+	s.draws, s.requires = welcome.Draws, welcome.Requires
 	return s, socket.SetDeadline(time.Time{})
 }
 

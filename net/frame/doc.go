@@ -9,7 +9,8 @@
 //	Challenge                 →
 //	                          ←   Hello       (run, its hash, role, addresses; signed over the challenge
 //	                                          and the key that the host has proved with TLS)
-//	Welcome, Peers, State     →               or Refusal, and the host hangs up
+//	Welcome, Peers, State     →               or Refusal, and the host hangs up. Welcome has the version that
+//	                                          the host requires of clients that take part
 //	                          ←   Submit      (request id, signed action)
 //	Ack                       →               (request id, coordinator.Code, 0 if accepted)
 //	                          ←   Hello       (again, with new addresses and a higher sequence)

@@ -8,16 +8,15 @@ import (
 	"io"
 	"time"
 
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
 // Maximum number of bytes after the length, by direction.
 const (
-	MaxToHost   = 64 << 10                                                // from a client
-	MaxHello    = 2 << 10                                                 // from a client that has not identified itself yet
-	MaxToClient = 1 << 20                                                 // from a host
-	MaxWelcome  = 1 + max(identity.IDSize+follow.MaxGenesis, maxRunsSize) // from a host that is not verified yet
+	MaxToHost   = 64 << 10                                               // from a client
+	MaxHello    = 2 << 10                                                // from a client that has not identified itself yet
+	MaxToClient = 1 << 20                                                // from a host
+	MaxWelcome  = 1 + max(maxWelcomeHead+follow.MaxGenesis, maxRunsSize) // from a host that is not verified yet
 )
 
 // A host sends a Ping every PingInterval. Each side considers the connection dead if it received

@@ -15,12 +15,17 @@ import (
 
 	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/follow"
 )
 
-var testKey = identity.FromSeed([identity.SeedSize]byte{1})
+var (
+	testKey         = identity.FromSeed([identity.SeedSize]byte{1})
+	testRequirement = release.Requirement{Version: "0.2.0", Address: "https://example.com"}
+)
 
 func TestReaderReturnsFrames(t *testing.T) {
 	stream := Append(nil, TypePing, nil)
@@ -127,6 +132,31 @@ func TestSignedHelloIsStillChecked(t *testing.T) {
 	}
 }
 
+// TestWelcomeRefuses checks that a host cannot send a text to a client's terminal as a required version.
+func TestWelcomeRefuses(t *testing.T) {
+	for name, requires := range map[string]release.Requirement{
+		"no version":   {Version: "\x1b[2J"},
+		"long version": {Version: "0.2.0-" + strings.Repeat("x", release.MaxVersion)},
+		"no address":   {Version: "0.2.0", Address: "https://example.com/$(id)"},
+		"long address": {Version: "0.2.0", Address: "https://" + strings.Repeat("x", release.MaxAddress)},
+	} {
+		if _, err := DecodeWelcome(Welcome{Requires: requires}.AppendTo(nil)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	want := Welcome{Host: testKey.ID(), Draws: [32]byte{1}, Requires: testRequirement, Genesis: []byte("genesis")}
+	payload := want.AppendTo(nil)
+	if got, err := DecodeWelcome(payload); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	head := len(payload) - len(want.Genesis)
+	for n := range head {
+		if _, err := DecodeWelcome(payload[:n]); !errors.Is(err, ErrMalformed) {
+			t.Errorf("first %d bytes: %v", n, err)
+		}
+	}
+}
+
 func TestLargestMessagesFitTheirCaps(t *testing.T) {
 	addrs := make([]string, backend.MaxAddrs)
 	for i := range addrs {
@@ -135,6 +165,10 @@ func TestLargestMessagesFitTheirCaps(t *testing.T) {
 	hello := Hello{Role: RoleParticipant, RunID: strings.Repeat("r", coordinator.MaxRunIDLength), Addrs: addrs}.Sign(nil, testKey, [32]byte{}, identity.ID{})
 	if len(hello)+1 > MaxHello {
 		t.Errorf("largest hello: %d bytes", len(hello))
+	}
+	requires := release.Requirement{Version: strings.Repeat("v", release.MaxVersion), Address: strings.Repeat("a", release.MaxAddress)}
+	if welcome := (Welcome{Requires: requires, Genesis: make([]byte, follow.MaxGenesis)}).AppendTo(nil); len(welcome)+1 > MaxWelcome {
+		t.Errorf("largest welcome: %d bytes", len(welcome))
 	}
 	peers := make([]backend.Peer, backend.MaxPeers)
 	for i := range peers {
@@ -250,6 +284,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(Append(nil, TypeSubmit, Submit{Request: 1, Action: []byte("a")}.AppendTo(nil)))
 	f.Add(Append(nil, TypePeers, AppendPeers(nil, []backend.Peer{{ID: identity.ID{1}, Addrs: []string{"/a"}}})))
 	f.Add(Append(nil, TypeWelcome, Welcome{Host: testKey.ID(), Genesis: []byte("genesis")}.AppendTo(nil)))
+	f.Add(Append(nil, TypeWelcome, Welcome{Host: testKey.ID(), Requires: testRequirement, Genesis: []byte("genesis")}.AppendTo(nil)))
 	f.Add(Append(nil, TypeReadLog, ReadLog{Offset: 7}.AppendTo(nil)))
 	f.Add(Append(nil, TypeLog, Log{Offset: 7, Size: 9, Part: []byte("x")}.appendTo(nil)))
 	f.Add(Append(nil, TypeModel, Log{Offset: 7, Size: 9, Part: []byte("x")}.appendTo(nil)))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/follow"
@@ -134,16 +135,21 @@ func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
 	return append(signed, body...)
 }
 
+// maxWelcomeHead is the maximum size in bytes of a Welcome without its Genesis.
+const maxWelcomeHead = identity.IDSize + 32 + 1 + release.MaxVersion + 1 + release.MaxAddress
+
 // Welcome ends a successful handshake.
 type Welcome struct {
-	Host    identity.ID // key that signs the host's actions
-	Draws   [32]byte    // draw commitment for a run that is created now; zero for a client that creates none
-	Genesis []byte      // signed genesis of the run; empty for a client that creates a run
+	Host     identity.ID         // key that signs the host's actions
+	Draws    [32]byte            // draw commitment for a run that is created now; zero for a client that creates none
+	Requires release.Requirement // of clients that take part
+	Genesis  []byte              // signed genesis of the run; empty for a client that creates a run
 }
 
 // AppendTo appends the payload of the frame.
 func (w Welcome) AppendTo(b []byte) []byte {
-	return append(append(append(b, w.Host[:]...), w.Draws[:]...), w.Genesis...)
+	b = append(append(b, w.Host[:]...), w.Draws[:]...)
+	return append(appendText(appendText(b, w.Requires.Version), w.Requires.Address), w.Genesis...)
 }
 
 // DecodeWelcome reads the payload of a Welcome. Genesis aliases it.
@@ -152,6 +158,10 @@ func DecodeWelcome(payload []byte) (Welcome, error) {
 	var w Welcome
 	copy(w.Host[:], d.bytes(identity.IDSize))
 	copy(w.Draws[:], d.bytes(len(w.Draws)))
+	w.Requires = release.Requirement{Version: d.text(release.MaxVersion), Address: d.text(release.MaxAddress)}
+	if err := w.Requires.Check(); err != nil && d.err == nil {
+		d.err = fmt.Errorf("%w: required version: %w", ErrMalformed, err)
+	}
 	w.Genesis = d.bytes(min(len(d.rest), follow.MaxGenesis))
 	return w, d.end("welcome")
 }
