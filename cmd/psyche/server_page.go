@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/hostpage"
@@ -27,6 +28,9 @@ func (c serverRun) newPage(ctx context.Context, o *server.Options, logger *slog.
 	page, err := hostpage.New(ctx, c.SaveStateDir, c.MemberEvents, logger)
 	if err != nil {
 		return nil, usagef("--member-events: %w", err)
+	}
+	if c.InstallURL != "" {
+		page.SetInstall(release.InstallLine(c.InstallURL))
 	}
 	o.Pages = dash.New(page.Runs, pageVerifier(logger))
 	ready, onState := o.Ready, o.OnState

@@ -331,7 +331,7 @@ func (b *browser) progress(t *testing.T) {
 	g := gather.New(t.Context(), gather.Options{})
 	defer g.Close()
 	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) {
-		f.Join, f.Source = dash.Join{Server: dash.HostPlaceholder + ":39405", Parameters: 1 << 30}, "a run that the tests make"
+		f.Join, f.Source = dash.Join{Server: dash.HostPlaceholder + ":39405", Parameters: 1 << 30, Install: "curl URL | sh"}, "a run that the tests make"
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -354,6 +354,9 @@ func (b *browser) progress(t *testing.T) {
 	link, _ := strings.CutPrefix(command, "psyche-client join ")
 	if l, err := invite.Parse(link); err != nil || l.Addr() != "127.0.0.1:39405" || l.RunID != shownRun.RunID || l.Key != dashtest.Key(-1).ID() {
 		t.Errorf("the command to join is %q: %v", command, err)
+	}
+	if got := b.text(t, `[...document.querySelectorAll(".invitation pre")].map((e) => e.textContent).join("\n")`); got != "curl URL | sh\n"+command {
+		t.Errorf("the commands to take part are %q", got)
 	}
 	b.do(t, chromedp.Click(chromedp.CSS("#take-part")))
 	b.text(t, `(async () => { const end = Date.now() + 20000; while (!(document.querySelector(".qr").naturalWidth > 0)) { if (Date.now() > end) throw new Error("there is no QR code"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)

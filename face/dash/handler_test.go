@@ -299,18 +299,22 @@ func TestJoinNeeds(t *testing.T) {
 	}{{0, state.RunState, 0}, {1 << 20, state.RunState, 4 << 20}, {1 << 20, coordinator.Finished, 0}} {
 		state.RunState = test.phase
 		page := dash.New(func() []dash.Run {
-			return []dash.Run{{Key: "k", State: func() *coordinator.State { return &state }, Join: dash.Join{Server: "host:39405", Parameters: test.parameters}}}
+			return []dash.Run{{Key: "k", State: func() *coordinator.State { return &state }, Join: dash.Join{Server: "host:39405", Parameters: test.parameters, Install: "curl"}}}
 		}, nil)
 		answer := httptest.NewRecorder()
 		page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/api/run?run=k", nil))
 		var shown struct {
-			Needs required.Bytes `json:"join_needs"`
+			Install string         `json:"join_install"`
+			Needs   required.Bytes `json:"join_needs"`
 		}
 		if err := json.Unmarshal(answer.Body.Bytes(), &shown); err != nil {
 			t.Fatal(err)
 		}
 		if n := shown.Needs; n.Model != test.want || n.Memory < 3*test.want || (n.Result > 0) != (test.want > 0) {
 			t.Errorf("of %d parameters: %+v, want a model of %d bytes", test.parameters, n, test.want)
+		}
+		if over := test.phase == coordinator.Finished; (shown.Install == "") != over {
+			t.Errorf("the run is over: %v, and the command that installs is %q", over, shown.Install)
 		}
 	}
 }

@@ -43,6 +43,7 @@ type Join struct {
 	Chain  *invite.ChainLink // invite link to a run on a chain, if it contains only public nodes; nil: use Flags
 
 	Parameters uint64 // of the run's model; 0: not known
+	Install    string // command line that installs psyche-client; empty: not known
 }
 
 // HostPlaceholder stands in Join.Server for the host name under which the browser reached the page.
@@ -59,8 +60,9 @@ type shownRun struct {
 	Reported *reported.Shown `json:"reported"`
 	Join     string          `json:"join"`
 	JoinNote string          `json:"join_note,omitempty"`
-	Link     bool            `json:"join_link"`          // the command contains a link, for which there is a QR code
-	Use      string          `json:"use_link,omitempty"` // of a finished run: link with which programs get its model
+	Install  string          `json:"join_install,omitempty"` // command that installs psyche-client
+	Link     bool            `json:"join_link"`              // the command contains a link, for which there is a QR code
+	Use      string          `json:"use_link,omitempty"`     // of a finished run: link with which programs get its model
 	Needs    *required.Bytes `json:"join_needs,omitempty"`
 }
 
@@ -90,6 +92,9 @@ func (r *Run) show(last uint32) shownRun {
 	if state != nil {
 		told.Join, told.JoinNote = r.joinCommand(state, view.Run)
 		told.Link = told.Join != "" && r.link(state, view.Run) != ""
+		if told.Join != "" {
+			told.Install = r.Join.Install
+		}
 		told.Needs = r.needs(state)
 		if state.RunState == coordinator.Finished && word.MatchString(state.RunID) {
 			told.Use = r.link(state, view.Run)

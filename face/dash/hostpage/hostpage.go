@@ -74,6 +74,13 @@ func joinHost(host, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
+// SetInstall sets the command line that installs psyche-client.
+func (p *Page) SetInstall(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.join.Install = line
+}
+
 // SetParameters registers the number of parameters of a run's model. It does nothing without a
 // dashboard.
 func (p *Page) SetParameters(runID string, parameters uint64) {
