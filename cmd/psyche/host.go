@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/paths"
 	"github.com/psyche-go/psyche/face/hosting"
 	"github.com/psyche-go/psyche/files/recipe"
@@ -65,6 +67,9 @@ func (c *hostText) Run(ctx context.Context, to console) error {
 		if _, err := identity.ParseID(c.MainAuthority); err != nil {
 			return usagef("--main-authority: %w", err)
 		}
+	}
+	if err := (release.Requirement{Version: c.MinClient}).Admit(buildinfo.Version()); err != nil {
+		return usagef("--min-client-version %s is newer than this program (%s), so the client of this machine could not take part", c.MinClient, buildinfo.Version())
 	}
 	client := c.Client
 	if client == "" {
