@@ -408,7 +408,7 @@ func TestAccess(t *testing.T) {
 func TestInstallLine(t *testing.T) {
 	for address, want := range map[string]string{
 		"":                              "(docs/install.md):\n\n    psyche-client join ",
-		"https://example.com/releases/": ":\n\n    curl -fsSL https://example.com/releases/install.sh | sh\n    psyche-client join ",
+		"https://example.com/releases/": ":\n\n    curl -fsSL https://example.com/releases/install.sh | sh\n    ~/.local/bin/psyche-client join ",
 	} {
 		var out strings.Builder
 		h := &host{Options: Options{InstallURL: address, Caller: Caller{Out: &out, ShowQR: func(string) error { return nil }}}}

@@ -232,12 +232,14 @@ func (h *host) link(ctx context.Context, address string) (link invite.Link, over
 
 // invite prints how friends can join.
 func (h *host) invite(link invite.Link) {
+	program := "psyche-client"
 	if h.InstallURL != "" {
+		program = "~/.local/bin/psyche-client" // a new user's shell does not search the folder yet
 		h.printf("\nSend these lines to your friends. The first line installs psyche-client:\n\n    %s\n", release.InstallLine(h.InstallURL))
 	} else {
 		h.printf("\nSend this line to your friends. They need psyche-client (docs/install.md):\n\n")
 	}
-	h.printf("    psyche-client join %s\n\n", link.ForShell())
+	h.printf("    %s join %s\n\n", program, link.ForShell())
 	if err := h.ShowQR(link.String()); err != nil {
 		h.printf("%v\n", err)
 	}
