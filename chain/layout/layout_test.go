@@ -95,7 +95,7 @@ func testState(t testing.TB) coordinator.State {
 	s.Epoch.Commit = coordinator.Recorded{Step: 41, Digest: id(10)}
 	s.Epoch.Clients[0].HoldsEarlier, s.Epoch.Clients[0].Report = 41, s.Epoch.Commit
 	s.Epoch.Exited[0].Report = coordinator.Recorded{Step: 40, Digest: id(17)}
-	s.Epoch.Clients[0].Complaints, s.Epoch.Clients[0].Juror, s.Epoch.Clients[0].Voted = 2, 8, 8
+	s.Epoch.Clients[0].Complaints, s.Epoch.Clients[0].HeldOut, s.Epoch.Clients[0].Juror, s.Epoch.Clients[0].Voted = 2, 0x0506, 8, 8
 	s.Epoch.Exited[0].Juror, s.Authority.Ejections[0].Reason = 8, coordinator.AccusedWrongly
 	round.Warming[0] = 5
 	if err := s.Check(); err != nil {

@@ -189,7 +189,7 @@ func (a *account) marks(c *coordinator.Client, marked func(coordinator.ClientID)
 	}
 	a.uint8(&m.bits)
 	a.uint8(&c.Complaints)
-	a.skip(2)
+	a.uint16(&c.HeldOut)
 }
 
 func (a *account) trial(t *coordinator.Trial) {

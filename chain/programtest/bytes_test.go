@@ -25,7 +25,7 @@ func actionBytes() map[string][]byte {
 		"join that holds and is named": coordinator.Join{Holds: clientID(1), Name: strings.Repeat("n", coordinator.MaxMemberName)}, "ready": coordinator.Ready{}, "return": coordinator.Return{},
 		"equivocation": equivocationOf(clientID(0), 1, false, true),
 		"witness":      coordinator.WitnessRound{Step: 1}, "no health check": coordinator.HealthCheck{}, "health check": coordinator.HealthCheck{Clients: ids(3)},
-		"report": coordinator.ReportCheckpoint{}, "upload": coordinator.ReportUpload{Place: place}, "withdraw": coordinator.Withdraw{Client: clientID(0)},
+		"report": coordinator.ReportCheckpoint{}, "report with a claim": coordinator.ReportCheckpoint{HeldOut: 5}, "upload": coordinator.ReportUpload{Place: place}, "withdraw": coordinator.Withdraw{Client: clientID(0)},
 		"pause": coordinator.SetPaused{Paused: true}, "update": coordinator.UpdateConfig{Config: crowdConfig, Model: coordinator.Model{
 			MaxSeqLen: 16, Definition: []byte("def"), Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "repo", Revision: "v"}}},
 		"authorize": coordinator.Authorize{Grantee: clientID(0), Allowed: true}, "delegates": coordinator.SetDelegates{Delegates: ids(4)},
@@ -40,6 +40,9 @@ func actionBytes() map[string][]byte {
 		return append(b, make([]byte, 32*n)...)
 	}
 	m["257 accused"], m["256 accused"], m["5 delegates"] = list(4, 257), list(4, 256), list(10, 5)
+	m["report with an empty claim"] = append(encode(coordinator.ReportCheckpoint{}), 0, 0)
+	m["report with half a claim"] = append(encode(coordinator.ReportCheckpoint{}), 1)
+	m["report with more than a claim"] = append(encode(coordinator.ReportCheckpoint{HeldOut: 5}), 0)
 	m["join that holds zeros"] = append(encode(coordinator.Join{}), make([]byte, 32)...)
 	named := append(encode(coordinator.Join{}), make([]byte, 32)...)
 	m["join with a long name"] = append(append(slices.Clone(named), coordinator.MaxMemberName+1), make([]byte, coordinator.MaxMemberName+1)...)

@@ -152,6 +152,7 @@ var disturbances = []func(*generator, *coordinator.State){
 				if left := oneOf(g, 0, 0, coordinator.Withdrawn, coordinator.Withdrawn, coordinator.Dropped); c.State == coordinator.Healthy || left != 0 {
 					c.State = left
 				}
+				c.HeldOut = g.claim().Loss
 				if s.Progress.Step > 2 {
 					c.Report = coordinator.Recorded{Step: s.Progress.Step - 1 - uint32(g.IntN(6)/4), Digest: [32]byte{byte(g.IntN(5) / 3)}}
 				}

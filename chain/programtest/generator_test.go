@@ -175,7 +175,7 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 	case 6:
 		return g.healthCheck(s)
 	case 7:
-		return coordinator.ReportCheckpoint{Step: g.around(s.Progress.Step), Digest: modelOf(s.Progress.Step, g.IntN(2))}
+		return coordinator.ReportCheckpoint{Step: g.around(s.Progress.Step), Digest: modelOf(s.Progress.Step, g.IntN(2)), HeldOut: g.claim().Loss}
 	case 8:
 		return coordinator.Withdraw{Client: g.id()}
 	case 9:
@@ -384,12 +384,12 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 	case s.RunState == coordinator.Warmup:
 		return readyOf(s, id, g.commitment())
 	case s.RunState == coordinator.Cooldown:
-		return coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: modelOf(s.Progress.Step, 0)}
+		return coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: modelOf(s.Progress.Step, 0), HeldOut: g.claim().Loss}
 	case s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
 		return nil
 	case g.rarely(3) && s.Progress.Step > s.Epoch.StartStep:
 		step := s.Progress.Step - uint32(g.IntN(4)/3)
-		return coordinator.ReportCheckpoint{Step: step, Digest: modelOf(step, g.IntN(8)/7)}
+		return coordinator.ReportCheckpoint{Step: step, Digest: modelOf(step, g.IntN(8)/7), HeldOut: g.claim().Loss}
 	}
 	round := s.CurrentRound()
 	member, ok := round.MemberIndex(id)

@@ -64,8 +64,9 @@ type HealthCheck struct {
 // ReportCheckpoint reports the model that a member holds after applying everything up to a step: in
 // Cooldown the last step, during rounds any finished step.
 type ReportCheckpoint struct {
-	Step   uint32 // first step that the model does not include; Progress.Step in Cooldown
-	Digest [32]byte
+	Step    uint32 // first step that the model does not include; Progress.Step in Cooldown
+	Digest  [32]byte
+	HeldOut uint16 // unverified mean loss of the model on held-out data, in units of Claim.Loss; 0: no claim
 }
 
 // ReportUpload reports a public location of a checkpoint that the run recorded. Members may send it,

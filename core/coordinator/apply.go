@@ -185,7 +185,8 @@ func (s *State) depart(client Client) {
 		oldest := max(0, slices.IndexFunc(s.Departed, Client.isNew))
 		s.Departed = slices.Delete(s.Departed, oldest, oldest+1)
 	}
-	client.Waited, client.Report = false, Recorded{}
+	client.Waited = false
+	client.forgetReport()
 	s.Departed = append(s.Departed, client)
 }
 

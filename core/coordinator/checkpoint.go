@@ -25,11 +25,23 @@ func (s *State) report(from ClientID, a ReportCheckpoint) error {
 	case model.Step <= max(client.Report.Step, s.Epoch.Commit.Step):
 		return ErrDuplicate
 	}
-	client.Report = model
+	client.Report, client.HeldOut = model, a.HeldOut
 	if s.RunState != Cooldown && s.agreesOn(model) {
 		s.commit(model)
 	}
 	return nil
+}
+
+// forgetReport removes the report of a model, with its claim.
+func (c *Client) forgetReport() { c.Report, c.HeldOut = Recorded{}, 0 }
+
+// keepClaim removes the report of the last epoch. It keeps the claim if the new epoch starts from the
+// reported model.
+func (c *Client) keepClaim(from Checkpoint) {
+	if c.Report.Step == 0 || c.Report != (Recorded{Step: from.Step, Digest: from.Digest}) {
+		c.HeldOut = 0
+	}
+	c.Report = Recorded{}
 }
 
 // commit records the newest model that enough members reported during the epoch. If the epoch ends

@@ -47,10 +47,47 @@ func (r *Round) Speeds() Claims {
 }
 
 func (r *Round) claims(of func(Claim) uint32) Claims {
-	var values, distances []uint32
+	var made []statement
 	for i := range r.Witnesses {
-		if v := of(r.Witnesses[i].Claim); v != 0 {
-			values = append(values, v)
+		w := &r.Witnesses[i]
+		made = append(made, statement{r.Members[w.Member], of(w.Claim)})
+	}
+	return summary(made)
+}
+
+// HeldOut returns the losses on held-out data that members claim for the run's checkpoint, in units of
+// Claim.Loss. A member makes this claim when it reports the model. Far lists members as for Losses. The
+// state contains the claims until a member reports a later model.
+func (s *State) HeldOut() Claims {
+	at := s.Model.Checkpoint
+	recorded := Recorded{Step: at.Step, Digest: at.Digest}
+	runs := s.RunState == Warmup || s.active()
+	var made []statement
+	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
+		for i := range clients {
+			switch c := &clients[i]; {
+			case !at.FromPeers() || runs && c.Report.Step != 0:
+				return Claims{}
+			case c.HeldOut != 0 && (runs || c.Report == recorded):
+				made = append(made, statement{c.ID, uint32(c.HeldOut)})
+			}
+		}
+	}
+	return summary(made)
+}
+
+// statement is one client's claim about a value; 0: none.
+type statement struct {
+	by    ClientID
+	value uint32
+}
+
+// summary returns the summary of claims.
+func summary(made []statement) Claims {
+	var values, distances []uint32
+	for _, m := range made {
+		if m.value != 0 {
+			values = append(values, m.value)
 		}
 	}
 	if len(values) == 0 {
@@ -63,11 +100,9 @@ func (r *Round) claims(of func(Claim) uint32) Claims {
 	}
 	slices.Sort(distances)
 	c.Spread = distances[len(distances)/2]
-	for i := range r.Witnesses {
-		w := &r.Witnesses[i]
-		v := of(w.Claim)
-		if d := uint64(distance(v, c.Median)); v != 0 && c.Count >= leastClaims && d > 5*uint64(c.Spread) && 3*d > uint64(c.Median) {
-			c.Far = append(c.Far, r.Members[w.Member])
+	for _, m := range made {
+		if d := uint64(distance(m.value, c.Median)); m.value != 0 && c.Count >= leastClaims && d > 5*uint64(c.Spread) && 3*d > uint64(c.Median) {
+			c.Far = append(c.Far, m.by)
 		}
 	}
 	return c

@@ -113,3 +113,75 @@ func TestClaimsChangeNoRule(t *testing.T) {
 		t.Error("a claim changed more than the displayed values")
 	}
 }
+
+// TestHeldOutClaims checks that the claims about a checkpoint stay in the state until the next checkpoint
+// replaces it, and that a false claim does not move their median.
+func TestHeldOutClaims(t *testing.T) {
+	a, b, c, d := clientID("a"), clientID("b"), clientID("c"), clientID("d")
+	r := newRun(t, testConfig(), "a", "b", "c", "d")
+	r.heldOut = map[ClientID]uint16{a: 2300, b: 2310, c: 2305, d: 1<<16 - 1}
+	want := func(when string, want Claims) {
+		t.Helper()
+		if got := r.HeldOut(); got.Count != want.Count || got.Median != want.Median || got.Spread != want.Spread || !slices.Equal(got.Far, want.Far) {
+			t.Errorf("%s: %+v, want %+v", when, got, want)
+		}
+	}
+	want("before the first checkpoint", Claims{})
+	r.finishEpoch("x")
+	claims := Claims{Count: 4, Median: 2305, Spread: 5, Far: []ClientID{d}}
+	want("after the epoch", claims)
+	r.until(Warmup)
+	want("in the next Warmup", claims)
+	r.startTraining()
+	r.must("a", Withdraw{Client: a})
+	want("after a member left", claims)
+	r.heldOut = map[ClientID]uint16{c: 2000}
+	r.finishEpoch("y")
+	want("after the next epoch", Claims{Count: 1, Median: 2000})
+	r.heldOut = nil
+	r.startTraining()
+	r.finishEpoch("z")
+	want("without claims", Claims{})
+}
+
+// TestHeldOutClaimsOfOtherModels checks that a claim about a model that the run did not record does not
+// count, also not after the member got the recorded model.
+func TestHeldOutClaimsOfOtherModels(t *testing.T) {
+	r := newRun(t, testConfig(), "a", "b", "c", "d")
+	for r.RunState != Cooldown {
+		r.witnessAll()
+		r.until(RoundWitness)
+		for step := r.Progress.Step; r.Progress.Step == step; {
+			r.now += second
+			r.Tick(r.now, r.testDraw(r.now))
+		}
+	}
+	for name, digest := range map[string]string{"a": "x", "b": "x", "c": "x", "d": "other"} {
+		r.must(name, ReportCheckpoint{Step: r.Progress.Step, Digest: clientID(digest), HeldOut: 2300})
+	}
+	r.until(WaitingForMembers)
+	if got := r.HeldOut(); got.Count != 3 {
+		t.Errorf("after the epoch: %+v, want 3 claims", got)
+	}
+	r.startTraining()
+	if got := r.HeldOut(); got.Count != 3 {
+		t.Errorf("in the next epoch: %+v, want 3 claims", got)
+	}
+}
+
+// TestHeldOutClaimsChangeNoRule compares two runs that differ only in these claims.
+func TestHeldOutClaimsChangeNoRule(t *testing.T) {
+	silent, loud := newRun(t, testConfig(), "a", "b", "c", "d"), newRun(t, testConfig(), "a", "b", "c", "d")
+	for i, r := range []*run{silent, loud} {
+		r.heldOut = map[ClientID]uint16{clientID("a"): uint16(i), clientID("b"): uint16(i) * 60_000}
+		r.finishEpoch("x")
+		r.startTraining()
+		r.witnessAll()
+	}
+	for i := range loud.Epoch.Clients {
+		loud.Epoch.Clients[i].HeldOut = 0
+	}
+	if silent.Hash() != loud.Hash() {
+		t.Error("a claim changed more than the displayed values")
+	}
+}

@@ -11,7 +11,7 @@ import (
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
-	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3 + 4 + 4 // plus a digest if the client reported one
+	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3 + 4 + 2 + 4 // plus a digest if the client reported one
 	witnessSize = 2 + 2*filterSize + 32 + 32 + 2 + 4
 	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 32 // without the lists
 	trialSize   = 1 + 32 + 32 + 4 + 1 + 4 + 8 + 3

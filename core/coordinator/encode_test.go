@@ -46,13 +46,13 @@ func goldenState(t testing.TB) State {
 	s.Epoch.Rounds[0].Challenge = clientID("challenge")
 	s.Epoch.Rounds[0].Witnesses[1].Claim = Claim{Loss: 0x0102, Speed: 0x03040506}
 	s.Epoch.Clients[0].HoldsEarlier = 1
-	s.Epoch.Clients[1].Report = Recorded{Step: 2, Digest: clientID("d2")}
+	s.Epoch.Clients[1].Report, s.Epoch.Clients[1].HeldOut = Recorded{Step: 2, Digest: clientID("d2")}, 0x0708
 	s.Authority.Ejections[0].Reason = FoundGuilty
 	return s.State
 }
 
 func TestGoldenBytes(t *testing.T) {
-	for name, state := range map[string]State{"state-v11.golden": goldenState(t), "tried-v11.golden": triedState(t)} {
+	for name, state := range map[string]State{"state-v12.golden": goldenState(t), "tried-v12.golden": triedState(t)} {
 		t.Run(name, func(t *testing.T) { keepsItsBytes(t, name, state) })
 	}
 }

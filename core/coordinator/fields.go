@@ -1,7 +1,7 @@
 package coordinator
 
 // EncodingVersion is the first byte of an encoded State. It changes with the fields of the encoding.
-const EncodingVersion = 11
+const EncodingVersion = 12
 
 // state encodes or decodes all fields of a state, in the order of declaration.
 func (c *coder) state(s *State) {
@@ -201,6 +201,7 @@ func (c *coder) clients(clients *[]Client, field string) {
 		c.uint8(&v.Voted, field)
 		c.uint8(&v.Complaints, field)
 		c.uint32(&v.HoldsEarlier, field)
+		c.uint16(&v.HeldOut, field)
 		if c.uint32(&v.Report.Step, field); v.Report.Step != 0 {
 			c.raw(v.Report.Digest[:], field)
 		}

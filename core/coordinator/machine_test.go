@@ -21,6 +21,8 @@ type run struct {
 
 	silent ClientID // client that sends no proofs in rounds
 	claim  Claim    // claim in every witness's proof
+
+	heldOut map[ClientID]uint16 // claims about the model at the end of an epoch
 }
 
 // testDraw returns the draw for a number.
@@ -132,7 +134,7 @@ func (r *run) finishEpoch(digest string) {
 		if client.State != Healthy {
 			continue
 		}
-		r.mustID(client.ID, ReportCheckpoint{Step: r.Progress.Step, Digest: clientID(digest)})
+		r.mustID(client.ID, ReportCheckpoint{Step: r.Progress.Step, Digest: clientID(digest), HeldOut: r.heldOut[client.ID]})
 	}
 	r.now += second
 	r.Tick(r.now, r.testDraw(r.now))

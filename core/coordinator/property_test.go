@@ -55,7 +55,7 @@ func someAction(t *rapid.T, s *State) Action {
 			Clients: rapid.SliceOfN(rapid.Custom(someID), 0, 4).Draw(t, "accused"),
 		}
 	case 7:
-		return ReportCheckpoint{Step: around(t, s.Progress.Step), Digest: [32]byte{rapid.Byte().Draw(t, "digest") % 2}}
+		return ReportCheckpoint{Step: around(t, s.Progress.Step), Digest: [32]byte{rapid.Byte().Draw(t, "digest") % 2}, HeldOut: rapid.Uint16().Draw(t, "held-out loss")}
 	case 8:
 		return Withdraw{Client: someID(t)}
 	case 9:

@@ -133,6 +133,7 @@ type Client struct {
 	HoldsModel     bool     // the client claimed to hold the model of Model.Checkpoint, and has not sent a new Join since
 	HoldsEarlier   uint32   // step of the newest other model, Epoch.Commit or one of Earlier, that the client claimed to hold; 0: none
 	Report         Recorded // model that it last reported in this epoch; Step 0: none
+	HeldOut        uint16   // held-out loss that it claims for Report or, without a Report, for the epoch's first model, in units of Claim.Loss; 0: none
 	Active         bool     // one of its actions was accepted in this epoch, since its lateness was forgiven
 	Lateness       Lateness
 	ProbationUntil uint32 // first step whose result counts; 0 for a client that is not known to have been a member

@@ -351,7 +351,8 @@ func (s *State) startEpoch(now uint64) {
 		if client.isNew() {
 			client.ProbationUntil = s.probationEnd()
 		}
-		client.Waited, client.Report = false, Recorded{}
+		client.Waited = false
+		client.keepClaim(s.Model.Checkpoint)
 	}
 	s.Epoch = Epoch{
 		StartStep: s.Progress.Step,

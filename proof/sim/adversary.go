@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/model"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
@@ -20,6 +21,13 @@ const decoys = 2 + coordinator.MaxWitnesses + 8
 
 // Submit implements env.Backend. A Byzantine client submits something other than its node's action.
 func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
+	if report, is := a.(coordinator.ReportCheckpoint); is {
+		report.HeldOut = check.HonestHeldOut
+		if !p.machine.Honest() {
+			report.HeldOut = falseClaim(report.Step).Loss
+		}
+		a = report
+	}
 	if p.machine.HasRole(scenario.LyingWitness) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:

@@ -165,13 +165,10 @@ var formats = map[uint8]format{
 		c.uint32(&a.Step, "health check's step")
 		c.ids(&a.Clients, "accused clients", coordinator.MaxClients)
 	}),
-	kindReportCheckpoint: fieldsOf(func(c *coder, a *coordinator.ReportCheckpoint) {
-		c.uint32(&a.Step, "report's step")
-		c.move(a.Digest[:], "digest")
-	}),
-	kindWithdraw:     fieldsOf(func(c *coder, a *coordinator.Withdraw) { c.move(a.Client[:], "withdrawn client") }),
-	kindSetPaused:    fieldsOf(func(c *coder, a *coordinator.SetPaused) { c.bool(&a.Paused, "paused") }),
-	kindUpdateConfig: fieldsOf((*coder).updateConfig),
+	kindReportCheckpoint: fieldsOf((*coder).report),
+	kindWithdraw:         fieldsOf(func(c *coder, a *coordinator.Withdraw) { c.move(a.Client[:], "withdrawn client") }),
+	kindSetPaused:        fieldsOf(func(c *coder, a *coordinator.SetPaused) { c.bool(&a.Paused, "paused") }),
+	kindUpdateConfig:     fieldsOf((*coder).updateConfig),
 	kindAuthorize: fieldsOf(func(c *coder, a *coordinator.Authorize) {
 		c.move(a.Grantee[:], "grantee")
 		c.bool(&a.Allowed, "allowed")
@@ -223,6 +220,17 @@ func (c *coder) join(a *coordinator.Join) {
 	}
 	c.text(&a.Name, "name", coordinator.MaxMemberName)
 	c.check(a.Name != "", "name")
+}
+
+// report moves a report of a model. The claim is optional.
+func (c *coder) report(a *coordinator.ReportCheckpoint) {
+	c.uint32(&a.Step, "report's step")
+	c.move(a.Digest[:], "digest")
+	if c.done(a.HeldOut == 0) {
+		return
+	}
+	c.uint16(&a.HeldOut, "held-out loss")
+	c.check(a.HeldOut != 0, "held-out loss")
 }
 
 // updateConfig moves the configuration and the model, the last fields of the action.

@@ -7,6 +7,13 @@ static bool client_reported(const struct client *c, uint32_t step, const struct 
 	return c->report_step == step && key_equal(&c->report, digest);
 }
 
+// client_keep_claim ports Client.keepClaim.
+void client_keep_claim(struct client *c, const struct checkpoint *from) {
+	uint16_t claim = c->report_step != 0 && client_reported(c, from->step, &from->digest) ? c->held_out : 0;
+	client_forget_report(c);
+	c->held_out = claim;
+}
+
 // client_votes ports Client.votes.
 static bool client_votes(const struct client *c, uint32_t step) {
 	return c->state == HEALTHY || (c->state == WITHDRAWN && c->report_step == step);
@@ -59,6 +66,7 @@ enum code state_report(struct state *s, const struct key *from, const struct act
 	if (step <= client->report_step || step <= epoch->commit_step) return ERR_DUPLICATE;
 	client->report_step = step;
 	client->report = a->id;
+	client->held_out = a->loss;
 	if (s->run_state != COOLDOWN && state_agrees_on(s, step, &a->id)) state_commit(s, step, &a->id);
 	return ACCEPTED;
 }

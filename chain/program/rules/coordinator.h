@@ -199,6 +199,7 @@ void state_forget_ejections(struct state *s);
 enum code state_close(struct state *s, const struct key *from);
 
 // checkpoint.c
+void client_keep_claim(struct client *c, const struct checkpoint *from);
 enum code state_report(struct state *s, const struct key *from, const struct action *a);
 bool state_has_reported(const struct state *s, const struct client *c);
 bool state_all_reported(const struct state *s);

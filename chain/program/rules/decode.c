@@ -84,6 +84,15 @@ static void reader_join(struct reader *r, struct action *a) {
 	}
 }
 
+// reader_report ports coder.report.
+static void reader_report(struct reader *r, struct action *a) {
+	a->number = reader_uint32(r);
+	reader_hash(r, &a->id);
+	if (r->failed || r->size == 0) return;
+	a->loss = reader_uint16(r);
+	if (a->loss == 0) r->failed = true;
+}
+
 // reader_config ports decoder.config.
 static void reader_config(struct reader *r, struct config *c) {
 	c->warmup_time = reader_uint64(r);
@@ -206,8 +215,7 @@ static void reader_action(struct reader *r, struct action *a) {
 		reader_ids(r, MAX_CLIENTS, a);
 		break;
 	case REPORT_CHECKPOINT:
-		a->number = reader_uint32(r);
-		reader_hash(r, &a->id);
+		reader_report(r, a);
 		break;
 	case REPORT_UPLOAD:
 		a->number = reader_uint32(r);

@@ -15,9 +15,10 @@ void client_add(struct clients *c, const struct client *added) { c->list[c->coun
 
 void client_delete(struct clients *c, uint32_t i) { list_delete(c->list, sizeof(struct client), &c->count, i); }
 
-// client_forget_report is c.Report = Recorded{} in Go.
+// client_forget_report ports Client.forgetReport.
 void client_forget_report(struct client *c) {
 	c->report_step = 0;
+	c->held_out = 0;
 	host_zero(&c->report, sizeof c->report);
 }
 

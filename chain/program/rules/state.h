@@ -42,7 +42,7 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte. STATE_VERSION is the version of the Go core's encoding,
 // which has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 11 };
+enum { STATE_VERSION = 12 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
@@ -126,7 +126,8 @@ struct client {
 	uint8_t state, holds_model, active, lateness;
 	uint8_t ready : 1;  // derived: the member is in epoch.ready
 	uint8_t barred : 1; // derived: the run no longer admits the member
-	uint8_t complaints, unused[2];
+	uint8_t complaints;
+	uint16_t held_out; // a claim, which no rule uses
 	uint32_t probation_until;
 	uint8_t waited, returns;
 	uint8_t juror, voted; // bits, one for each trial slot

@@ -92,7 +92,7 @@ static void state_start_epoch(struct state *s, uint64_t now, const struct key *d
 		if (s->cold_start || client->optimizer_since == 0) client->optimizer_since = s->progress.step;
 		if (client_is_new(client)) client->probation_until = state_probation_end(s);
 		client->waited = 0;
-		client_forget_report(client);
+		client_keep_claim(client, &s->model.checkpoint);
 	}
 	s->epoch.start_step = s->progress.step;
 	s->epoch.start_time = now;

@@ -141,12 +141,14 @@ func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 	case coordinator.Cooldown:
 		c.punctual(before, past, s.Config.CooldownTime)
 		c.epochOver(s, before)
+		c.heldOut(s)
 	}
 	if s.RunState == coordinator.RoundTrain {
 		c.roundBegins(s, before)
 	}
 	if s.RunState == coordinator.Warmup {
 		c.seated(s, before)
+		c.heldOut(s)
 		c.fellBack(s, before)
 		c.epochBegins(s)
 		c.courtsBegin(s)

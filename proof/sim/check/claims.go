@@ -20,6 +20,26 @@ func (c *Checker) claims(s *coordinator.State, from coordinator.ClientID, a coor
 	}
 }
 
+// HonestHeldOut is the held-out loss that all honest members claim for their models.
+const HonestHeldOut = 2100
+
+// heldOut checks the published loss of a checkpoint on held-out data.
+func (c *Checker) heldOut(s *coordinator.State) {
+	dishonest := 0
+	for _, m := range slices.Concat(s.Epoch.Clients, s.Epoch.Exited, s.Pending) {
+		switch honest := c.run.Cast.Of(m.ID).Honest(); {
+		case m.HeldOut == 0, m.HeldOut == HonestHeldOut:
+		case honest:
+			c.Violate(ClaimsKept, "%s claims a held-out loss of %d according to the state, want %d", c.NameOf(m.ID), m.HeldOut, HonestHeldOut)
+		default:
+			dishonest++
+		}
+	}
+	if shown := s.HeldOut(); shown.Count > 2*dishonest && shown.Median != HonestHeldOut {
+		c.Violate(ClaimsKept, "the checkpoint of step %d has a median held-out loss of %d, but all honest members claim %d", s.Model.Checkpoint.Step, shown.Median, HonestHeldOut)
+	}
+}
+
 // learned checks the published loss of a completed round.
 func (c *Checker) learned(s *coordinator.State, step uint32) {
 	round := s.RoundOfStep(step)
