@@ -111,21 +111,7 @@ func (c *evaluateCommand) lossOf(ctx context.Context, evaluator *train.Evaluator
 	}
 	count := len(sample.Sequences)
 	measured := evaluation{loss, math.Exp(loss), count, sample.Of, sample.String(), count * c.SeqLen, step}
-	return &measured, events.Append(measuredLoss(step, loss, count, begun))
-}
-
-// lossTask is the name of the task and of the score that the event log uses for the mean loss.
-const lossTask = "loss"
-
-// measuredLoss returns the event for a mean loss over a number of sequences.
-func measuredLoss(step uint32, loss float64, sequences int, begun time.Time) event.Evaluated {
-	e := event.Evaluated{Step: step, Task: lossTask, Scores: map[string]float64{}, Samples: sequences, Seconds: time.Since(begun).Seconds()}
-	for name, value := range map[string]float64{lossTask: loss, "perplexity": math.Exp(loss)} {
-		if !math.IsNaN(value) && !math.IsInf(value, 0) {
-			e.Scores[name] = value
-		}
-	}
-	return e
+	return &measured, events.Append(event.EvaluatedLoss(step, loss, count, time.Since(begun)))
 }
 
 // read reads the data of --data.

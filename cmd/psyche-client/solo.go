@@ -401,7 +401,7 @@ func (s *solo) printHeldOut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.events.Append(measuredLoss(s.step, loss, len(s.heldOut.Sequences), begun)); err != nil {
+	if err := s.events.Append(event.EvaluatedLoss(s.step, loss, len(s.heldOut.Sequences), time.Since(begun))); err != nil {
 		s.terminal.logger().Error("write event", "err", err)
 	}
 	s.printf("step %d  held-out loss %.4f\n", s.step, loss)

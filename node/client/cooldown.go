@@ -1,15 +1,23 @@
 package client
 
-import "github.com/psyche-go/psyche/node/core"
+import (
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/core"
+)
 
-// cooldown applies outstanding results, shares the model and reports its digest.
+// cooldown applies outstanding results, shares the model, measures it on held-out data, and reports its digest.
 func (n *Node) cooldown() {
 	if !n.closeEpoch() {
 		return
 	}
-	if ready := n.step(core.Cooldown{Held: modelOf(n.models.Held)}); ready.Persist != nil {
-		n.step(core.Persisted{Done: n.saver.Ahead(n.run.state)})
+	ready := n.step(core.Cooldown{Held: modelOf(n.models.Held)})
+	if ready.Persist == nil {
+		return
 	}
+	saved := n.saver.Ahead(n.run.state)
+	model := coordinator.Recorded{Step: ready.Persist.Step, Digest: ready.Persist.Digest}
+	loss, measured := n.models.heldOut.claim(n.run.state, model, n.member.Leave.Begun())
+	n.step(core.Persisted{Done: saved && measured, HeldOut: loss})
 }
 
 // closeEpoch finishes an epoch whose rounds are over: it applies the last results, and takes and

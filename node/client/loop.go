@@ -189,6 +189,9 @@ func (n *Node) reconcile() {
 		wanted = s.Model.Checkpoint
 	}
 	n.engine.CancelLoad(wanted)
+	if n.run.state.RunState != coordinator.Cooldown {
+		n.models.heldOut.stop()
+	}
 	n.keepSeat()
 	if n.rounds.replica != nil {
 		findOtherModels(n.rounds.replica, n.rounds.of[n.rounds.replica.Epoch.StartStep], n.run.state, n.report.log)

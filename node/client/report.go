@@ -216,9 +216,14 @@ func (v *view) loss(newest, saved uint32) string {
 // it has trained a batch. It does not claim a loss that is missing or not a number.
 func claimOf(t event.Trained) coordinator.Claim {
 	return coordinator.Claim{
-		Loss:  uint16(bounded(float64(t.Loss)*coordinator.LossUnit, math.MaxUint16)),
+		Loss:  claimedLoss(float64(t.Loss)),
 		Speed: uint32(bounded(float64(t.Tokens)/t.Seconds, math.MaxUint32)),
 	}
+}
+
+// claimedLoss returns a loss in the units of a claim, or 0 if it is not a positive number.
+func claimedLoss(loss float64) uint16 {
+	return uint16(bounded(loss*coordinator.LossUnit, math.MaxUint16))
 }
 
 // bounded rounds v for a claim: to an integer from 1 to most, or 0 for no claim if v is not a positive

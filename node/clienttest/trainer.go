@@ -36,6 +36,9 @@ type Trainer struct {
 	Copying  time.Duration                           // time to copy the model
 	Writing  time.Duration                           // time to write the momentum
 	Heavy    int                                     // bytes added to the reported size of the momentum
+	HeldOuts int                                     // tokens of held-out data; 0: none
+	Measures time.Duration                           // time to measure the model on them
+	Claims   float64                                 // loss on them that it returns; 0: the true loss
 
 	mu          sync.Mutex
 	weights     [Width]uint64
@@ -235,6 +238,22 @@ func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, own b
 	f.move(step, payloads)
 	f.updateMomentum(step, own)
 	return nil
+}
+
+// HeldOut implements env.Measurer. All tokens are in one sequence.
+func (f *Trainer) HeldOut() (sequences, tokens int) { return min(1, f.HeldOuts), f.HeldOuts }
+
+// Measure implements env.Measurer. The loss depends on the weights.
+func (f *Trainer) Measure(ctx context.Context) (float64, error) {
+	defer f.exclusive()()
+	f.decide()
+	if err := pause.For(ctx, f.Measures); err != nil {
+		return 0, err
+	}
+	if f.Claims != 0 {
+		return f.Claims, nil
+	}
+	return 2 + float64(f.Weights()[0]%1000)/1000, nil
 }
 
 // Snapshot implements env.Trainer.

@@ -16,9 +16,11 @@ type (
 	// Cooldown follows a complete Close in Cooldown.
 	Cooldown struct{ Held *Model }
 
-	// Persisted follows an event with Ready.Persist. Done means that the model is on the disk, or that
-	// the disk had its time.
-	Persisted struct{ Done bool }
+	// Persisted follows an event with Ready.Persist.
+	Persisted struct {
+		Done    bool   // the model is on the disk, or the disk had its time; and the model is measured, if it should be
+		HeldOut uint16 // claimed held-out loss; 0: none
+	}
 )
 
 // Reported means that the host accepted the report of the model of a step.
@@ -92,7 +94,7 @@ func (d *cooldown) persisted(c *common, e Persisted) {
 		return
 	}
 	d.persists = nil
-	report := coordinator.ReportCheckpoint{Step: m.Step + 1, Digest: m.Digest}
+	report := coordinator.ReportCheckpoint{Step: m.Step + 1, Digest: m.Digest, HeldOut: e.HeldOut}
 	if c.submit(CheckpointKind, report, report) {
 		d.reports = Reported{m.Step, m.Digest}
 	}

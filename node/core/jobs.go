@@ -115,6 +115,13 @@ func (j *Jobs) CancelRecomputation(urgent bool) {
 	}
 }
 
+// CancelMeasurement stops a measurement.
+func (j *Jobs) CancelMeasurement() {
+	if _, is := j.Work().(Measure); is {
+		j.Cancel()
+	}
+}
+
 // CancelLoad stops loading a model other than the wanted checkpoint. Otherwise a holder that sends a
 // byte now and then could keep the client from the next epoch, or from its end. The received parts
 // are kept.

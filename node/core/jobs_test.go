@@ -10,7 +10,7 @@ import (
 // TestResultsOfAnEndedScope checks for each kind of work which ends make its result stale. The
 // trainer is busy until its work has ended, stale or not.
 func TestResultsOfAnEndedScope(t *testing.T) {
-	for _, w := range []Work{Load{}, Prepare{}, Train{}, Apply{}, Speculate{}, Snapshot{}, Keep{}, Replay{}, Recompute{}, Check{}, Read{}, Hash{}, WriteIntermediate{}, Write{}} {
+	for _, w := range []Work{Load{}, Prepare{}, Train{}, Apply{}, Speculate{}, Snapshot{}, Keep{}, Measure{}, Replay{}, Recompute{}, Check{}, Read{}, Hash{}, WriteIntermediate{}, Write{}} {
 		for end := Process; end < scopes; end++ {
 			var j Jobs
 			j.End(end)
@@ -57,6 +57,7 @@ func TestCancel(t *testing.T) {
 		"training":  func(j *Jobs) { j.CancelTraining(func(step uint32) bool { return step == 2 }) },
 		"audit":     func(j *Jobs) { j.CancelRecomputation(false) },
 		"any audit": func(j *Jobs) { j.CancelRecomputation(true) },
+		"measuring": (*Jobs).CancelMeasurement,
 		"load":      func(j *Jobs) { j.CancelLoad(one) },
 	}
 	for _, test := range []struct {
@@ -66,6 +67,7 @@ func TestCancel(t *testing.T) {
 		{Train{Step: 1}, []string{"all", "training"}},
 		{Train{Step: 2}, []string{"all"}},
 		{Apply{Step: 1}, []string{"all"}},
+		{Measure{}, []string{"all", "measuring"}},
 		{Recompute{}, []string{"all", "audit", "any audit"}},
 		{Recompute{Urgent: true}, []string{"all", "any audit"}},
 		{Load{From: one}, []string{"all"}},

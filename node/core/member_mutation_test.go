@@ -47,14 +47,14 @@ func (m forgetsFlights) Step(now time.Time, e Event) {
 
 func (m reportsUnwritten) Step(now time.Time, e Event) {
 	if _, is := e.(Persisted); is {
-		e = Persisted{true}
+		e = Persisted{Done: true}
 	}
 	m.Member.Step(now, e)
 }
 
 func (m remembersWrite) Step(now time.Time, e Event) {
 	if m.Member.Step(now, e); m.ready.Persist != nil {
-		m.cooldown.persisted(&m.common, Persisted{true})
+		m.cooldown.persisted(&m.common, Persisted{Done: true})
 	}
 }
 
@@ -311,7 +311,7 @@ func (l *life) look(chance *rand.Rand) error {
 		return err
 	}
 	l.written = chance.IntN(2) == 0
-	return l.pass(Persisted{l.written})
+	return l.pass(Persisted{Done: l.written})
 }
 
 // apply passes what the loop of a client passes for an outstanding round.

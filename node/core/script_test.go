@@ -183,7 +183,7 @@ func (s *script) end() {
 	switch s.state.RunState {
 	case coordinator.Cooldown:
 		if s.close() && s.pass(Cooldown{s.held()}).Persist != nil {
-			s.pass(Persisted{s.fact("on-disk")})
+			s.pass(Persisted{Done: s.fact("on-disk")})
 		}
 	case coordinator.Finished:
 		if s.pass(Over{s.held()}).End {

@@ -49,6 +49,9 @@ type (
 	// Keep copies the optimizer's state, or writes it to the disk, with or without the trainer.
 	Keep struct{}
 
+	// Measure measures the model after a step on held-out data.
+	Measure struct{ Step uint32 }
+
 	// Replay applies the results of the running epoch, up to a step, to the model of a checkpoint.
 	Replay struct {
 		From  coordinator.Checkpoint
@@ -87,6 +90,7 @@ func (Apply) scope() Scope             { return ReplicaScope }
 func (Speculate) scope() Scope         { return ReplicaScope }
 func (Snapshot) scope() Scope          { return ReplicaScope }
 func (Keep) scope() Scope              { return Process }
+func (Measure) scope() Scope           { return Weights }
 func (Replay) scope() Scope            { return Return }
 func (Recompute) scope() Scope         { return Process }
 func (Check) scope() Scope             { return Process }

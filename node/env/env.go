@@ -187,3 +187,11 @@ type OptimizerSaver interface {
 	// model. After an error the optimizer is unchanged.
 	LoadOptimizer(ctx context.Context, path string) error
 }
+
+// Measurer is a Trainer that can measure its model on held-out sequences.
+type Measurer interface {
+	// HeldOut returns the numbers of held-out sequences and of their tokens, or zeros if there are none.
+	HeldOut() (sequences, tokens int)
+	// Measure returns the mean loss of the model on the held-out sequences, in nats per token.
+	Measure(ctx context.Context) (loss float64, err error)
+}

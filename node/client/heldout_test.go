@@ -1,0 +1,118 @@
+package client
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestHeldOutClaim checks that members claim the loss that their trainers measure, that all members see the
+// median, and that one false claim does not move it.
+func TestHeldOutClaim(t *testing.T) {
+	for _, lie := range []float64{0.001, 1e9, math.NaN()} {
+		t.Run(fmt.Sprint(lie), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(4))
+				var members []*member
+				for i := range 4 {
+					members = append(members, w.launch(i, func(o *options) {
+						o.trainer.Duration, o.trainer.HeldOuts, o.trainer.Measures = 300*time.Millisecond, 1, 30*time.Millisecond
+						if i == 1 {
+							o.trainer.Claims = lie
+						}
+					}))
+				}
+				finishEqual(w, members...)
+				losses := map[uint32]float64{}
+				for _, e := range all[event.Evaluated](members[0]) {
+					losses[e.Step] = e.Scores["loss"]
+				}
+				if len(losses) != 3 {
+					t.Errorf("client 0 measured %v, want the models of steps 3, 6 and 9", losses)
+				}
+				claims := 4
+				if math.IsNaN(lie) {
+					claims = 3
+				}
+				for i, m := range members {
+					checkHeldOut(t, fmt.Sprint("client ", i), all[event.State](m), losses, claims)
+				}
+			})
+		})
+	}
+}
+
+// checkHeldOut checks that the claimed loss of each checkpoint is the measured loss.
+func checkHeldOut(t *testing.T, observer string, states []event.State, losses map[uint32]float64, claims int) {
+	t.Helper()
+	seen := map[uint32]bool{}
+	for _, s := range states {
+		h := s.HeldOut
+		if h == nil {
+			continue
+		}
+		seen[h.Step] = true
+		if math.Abs(h.Loss.Median-losses[h.Step]) > 0.5/coordinator.LossUnit || h.Loss.Count != claims || len(h.Loss.Far) != claims-3 || h.Digest != s.Digest {
+			t.Errorf("%s sees %+v, want %v", observer, h, losses[h.Step])
+		}
+	}
+	if len(seen) != len(losses) {
+		t.Errorf("%s saw claims about %v, want %v", observer, seen, losses)
+	}
+}
+
+// TestHeldOutClaimDelaysNoReport checks that a member does not measure a model if that would take too long,
+// and that it gives up a measurement that takes longer than expected, once.
+func TestHeldOutClaimDelaysNoReport(t *testing.T) {
+	for name, test := range map[string]struct {
+		tokens int
+		takes  time.Duration
+		most   time.Duration // duration of all phases Cooldown together
+	}{
+		"expected":   {10_000, time.Hour, 2 * time.Second},
+		"unexpected": {2, time.Hour, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(2))
+				var members []*member
+				for i := range 2 {
+					members = append(members, w.launch(i, func(o *options) { o.trainer.HeldOuts, o.trainer.Measures = test.tokens, test.takes }))
+				}
+				finishEqual(w, members...)
+				if s := w.host.State(); s.HeldOut().Count != 0 || len(all[event.Evaluated](members[0])) != 0 {
+					t.Errorf("claims: %+v", s.HeldOut())
+				}
+				if took := inCooldown(t, members[0]); took > test.most {
+					t.Errorf("the epochs ended after %v in Cooldown, want at most %v", took, test.most)
+				}
+			})
+		})
+	}
+}
+
+// inCooldown returns the duration of all phases Cooldown that a client saw.
+func inCooldown(t *testing.T, m *member) (all time.Duration) {
+	t.Helper()
+	var since time.Time
+	for e, err := range event.Read(m.events) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, is := e.Body.(event.State)
+		switch {
+		case !is:
+		case s.RunState == coordinator.Cooldown.String() && since.IsZero():
+			since = e.Time
+		case s.RunState != coordinator.Cooldown.String() && !since.IsZero():
+			all, since = all+e.Time.Sub(since), time.Time{}
+		}
+	}
+	return all
+}
