@@ -139,7 +139,7 @@ func explainMemory(err error) error {
 func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche-client"),
-		kong.Vars{"version": buildinfo.Line("psyche-client"), "sample_sequences": strconv.Itoa(local.SampleSequences)},
+		kong.Vars{"version": buildinfo.Line("psyche-client"), "sample_sequences": strconv.Itoa(local.SampleSequences), "claim_sequences": strconv.Itoa(local.ClaimSequences)},
 		kong.Description(description),
 		kong.Writers(t.Out, t.Err),
 		kong.Exit(func(code int) { panic(exit(code)) }),

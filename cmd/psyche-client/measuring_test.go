@@ -33,7 +33,7 @@ func trainMeasured(t *testing.T, m *measuring, steps uint32, between func(step u
 		t.Fatal(err)
 	}
 	m.Use(trainer, s)
-	kept := member.New(trainer, m)
+	kept := member.New(trainer, m, nil)
 	for step := uint32(1); step <= steps; step++ {
 		sequence := make([]int32, 33)
 		for i := range sequence {

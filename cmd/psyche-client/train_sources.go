@@ -16,10 +16,12 @@ import (
 // sourceFlags select permitted sources for the model and data of a run: the run names locations,
 // and the user decides which of them are read.
 type sourceFlags struct {
-	DataPath        string `help:"Folder of token files to use instead of the run's data locations. It must contain the same data." type:"path"`
-	GCSCredentials  bool   `name:"gcs-credentials" help:"Use your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) to read Google Cloud Storage buckets that the run or its members name. By default, no credentials are used."`
-	ModelPath       string `help:"Folder of the run's initial model, to use instead of the location that the run names." type:"path"`
-	AllowLocalPaths bool   `help:"Allow the run to name folders of this machine for its model and data. The run's main authority decides which folders are read, trained on and shared."`
+	DataPath         string `help:"Folder of token files to use instead of the run's data locations. It must contain the same data." type:"path"`
+	HeldOut          string `help:"Token file or folder on which this member measures the loss of the model at the end of each epoch. It reports the loss to the run, as a claim. Default: heldout in the folder of the run's data, if the data is in a folder." type:"path"`
+	HeldOutSequences uint64 `default:"${claim_sequences}" placeholder:"N" help:"Held-out sequences to use, spread evenly over the data; 0 means all (${default})."`
+	GCSCredentials   bool   `name:"gcs-credentials" help:"Use your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) to read Google Cloud Storage buckets that the run or its members name. By default, no credentials are used."`
+	ModelPath        string `help:"Folder of the run's initial model, to use instead of the location that the run names." type:"path"`
+	AllowLocalPaths  bool   `help:"Allow the run to name folders of this machine for its model and data. The run's main authority decides which folders are read, trained on and shared."`
 
 	AllowInnerData bool `help:"Allow the run to name data at private addresses: on this machine, in private networks, and link-local. The run's main authority decides which data is read and trained on. Not needed for a data server on the host of --server-addr."`
 

@@ -56,6 +56,7 @@ func (t *trainers) factory(m *measuring) *member.Factory {
 		Computing: t.computing,
 		Delay:     time.Duration(c.DummyTrainingDelaySecs * float64(time.Second)),
 		OpenData:  t.openData,
+		HeldOut:   t.readHeldOut,
 		Measuring: m,
 	})
 }

@@ -125,6 +125,10 @@ func TestPrepare(t *testing.T) {
 	if err != nil || !found || text.HeldOutTokens == 0 {
 		t.Errorf("tokens: %v, %v, %d held out", found, err, text.HeldOutTokens)
 	}
+	args := (&host{Options: o}).clientProcess(invite.Link{}).Args
+	if i := slices.Index(args, "--held-out"); i < 0 || args[i+1] != o.path("data", "heldout") {
+		t.Errorf("the client starts with %q, want the held-out tokens", args)
+	}
 	before := stamps(t, o.Dir)
 	must(t, o)
 	if after := stamps(t, o.Dir); !slices.Equal(before, after) {

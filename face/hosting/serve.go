@@ -18,6 +18,7 @@ import (
 	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/base/release"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data/tokens"
 	"github.com/psyche-go/psyche/files/recipe"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/host/tcp"
@@ -313,6 +314,10 @@ func (h *host) clientProcess(link invite.Link) *child.Process {
 	}
 	if h.local() {
 		args = append(args, "--bind-p2p-address", h.Host)
+	}
+	heldOut := h.path("data", tokens.HeldOut)
+	if info, err := os.Stat(heldOut); err == nil && info.IsDir() {
+		args = append(args, "--held-out", heldOut)
 	}
 	return &child.Process{
 		Name: "client", Program: h.Client, Args: args, Env: []string{"XDG_STATE_HOME=" + h.path("client")},

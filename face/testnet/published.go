@@ -106,6 +106,14 @@ func (n *network) firstModel(ctx context.Context) (string, error) {
 	return "", nil
 }
 
+// heldOutFlags returns the flags for the data on which clients measure the held-out loss that they claim.
+func (o Options) heldOutFlags() []string {
+	if o.HeldOut == "" {
+		return nil
+	}
+	return []string{"--held-out", o.HeldOut}
+}
+
 // heldOutBeside returns the folder of held-out tokens next to the run's data. It returns "" if
 // there is none, or if the data is not in a folder.
 func heldOutBeside(configPath string, run config.Run) string {

@@ -294,7 +294,7 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),
 				"--bind-p2p-address", "127.0.0.1",
 				"--log", "console",
-			}, n.hostFlags...), slices.Concat(n.knownServers(), n.otherFolders(i), n.options.accepted(), n.options.clientFlags(i))...),
+			}, n.hostFlags...), slices.Concat(n.knownServers(), n.otherFolders(i), n.options.accepted(), n.options.clientFlags(i), n.options.heldOutFlags())...),
 		})
 	}
 	return nil

@@ -29,6 +29,9 @@ type Options struct {
 	Delay time.Duration
 	// OpenData opens the data of a run for a model. The data is used until ctx ends.
 	OpenData func(ctx context.Context, run config.Model, of model.Description) (data.Provider, error)
+	// HeldOut reads the sequences on which to measure the model at the end of an epoch. It returns no
+	// sequences if there is no held-out data. Nil: there is none.
+	HeldOut func(ctx context.Context, run config.Model, of model.Description) ([][]int32, error)
 	// Measuring uses the model while the training does not need it. May be nil.
 	Measuring Measuring
 }
@@ -76,6 +79,12 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 	if err := f.closeTrainer(); err != nil {
 		return nil, err
 	}
+	var heldOut [][]int32
+	if f.options.HeldOut != nil {
+		if heldOut, err = f.options.HeldOut(ctx, run, description); err != nil {
+			return nil, err
+		}
+	}
 	o := f.options.Train
 	if f.options.Computing != nil {
 		if o.Compute, err = f.options.Computing(ctx, description); err != nil {
@@ -100,9 +109,9 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 		f.made = made
 		f.options.Measuring.Use(made, snapshot)
 		if definition.Audited {
-			return New(made, f.options.Measuring), nil
+			return New(made, f.options.Measuring, heldOut), nil
 		}
-		return newLearner(made, f.options.Measuring), nil
+		return newLearner(made, f.options.Measuring, heldOut), nil
 	}
 	made, err := train.New(ctx, o)
 	if err != nil {
@@ -110,7 +119,7 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 	}
 	f.made = made
 	f.options.Measuring.Use(made, snapshot)
-	return New(made, f.options.Measuring), nil
+	return New(made, f.options.Measuring, heldOut), nil
 }
 
 // IsDummy reports whether a run trains the dummy model, which exists to test the network.

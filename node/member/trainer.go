@@ -20,13 +20,15 @@ type trainer interface {
 	OptimizerState(ctx context.Context) (train.OptimizerState, error)
 	LendOptimizerState(ctx context.Context) (train.OptimizerState, error)
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
+	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
 }
 
 // Learner is the trainer of a member in a run without audits.
 type Learner struct {
 	trainer
 	measuring   Measuring
-	speculating func() // ends Busy after Speculate; nil: no speculation
+	heldOut     [][]int32 // sequences of tokens
+	speculating func()    // ends Busy after Speculate; nil: no speculation
 }
 
 // audited is a trainer whose results can be audited.
@@ -46,27 +48,29 @@ var (
 	_ env.Trainer        = (*Trainer)(nil)
 	_ env.Auditor        = (*Trainer)(nil)
 	_ env.OptimizerSaver = (*Trainer)(nil)
+	_ env.Measurer       = (*Trainer)(nil)
 	_ env.Lender         = (*Trainer)(nil)
 
 	_ env.Trainer        = (*Learner)(nil)
 	_ env.OptimizerSaver = (*Learner)(nil)
+	_ env.Measurer       = (*Learner)(nil)
 
 	_ env.Trainer = (*dummy.Trainer)(nil)
 	_ env.Trainer = (*dummy.Audited)(nil)
 	_ env.Auditor = (*dummy.Audited)(nil)
 )
 
-// New returns the trainer of a member. m may be nil.
-func New(t audited, m Measuring) *Trainer {
-	return &Trainer{*newLearner(t, m), t}
+// New returns the trainer of a member, with its held-out sequences. m may be nil.
+func New(t audited, m Measuring, heldOut [][]int32) *Trainer {
+	return &Trainer{*newLearner(t, m, heldOut), t}
 }
 
 // newLearner returns the trainer of a member in a run without audits. m may be nil.
-func newLearner(t trainer, m Measuring) *Learner {
+func newLearner(t trainer, m Measuring, heldOut [][]int32) *Learner {
 	if m == nil {
 		m = unmeasured{}
 	}
-	return &Learner{trainer: t, measuring: m}
+	return &Learner{trainer: t, measuring: m, heldOut: heldOut}
 }
 
 // Measuring uses a trainer's model while the training does not need it. All methods return at once.
@@ -157,6 +161,20 @@ func (t *Learner) Load(ctx context.Context, s checkpoint.Snapshot) error {
 		t.measuring.Changed(s.Step)
 	}
 	return err
+}
+
+// HeldOut implements env.Measurer.
+func (t *Learner) HeldOut() (sequences, tokens int) {
+	for _, sequence := range t.heldOut {
+		tokens += len(sequence)
+	}
+	return len(t.heldOut), tokens
+}
+
+// Measure implements env.Measurer.
+func (t *Learner) Measure(ctx context.Context) (loss float64, err error) {
+	defer t.busy()()
+	return t.Evaluate(ctx, t.heldOut)
 }
 
 // Recompute implements env.Auditor.

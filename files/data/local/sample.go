@@ -12,6 +12,10 @@ import (
 // user chooses another number.
 const SampleSequences = 256
 
+// ClaimSequences is the number of sequences on which a member of a run measures the held-out loss that it
+// claims, unless its user chooses another number. Other members wait for the measurement.
+const ClaimSequences = 32
+
 // Sample is the part of some data on which a program measures a loss. Two losses are comparable if
 // their samples have equal names and come from equal files.
 type Sample struct {
