@@ -22,6 +22,7 @@ type Rounds struct {
 	rounds  uint32             // rounds of the epoch; 0: unknown
 	losses  map[uint32]float64 // of own results that are not applied yet
 	claimed event.Claimed      // of the newest completed round
+	heldOut string             // digest of the newest checkpoint whose held-out loss was logged
 	pace    Pace
 	trial   uint32 // rounds of probation to go
 	tried   bool   // it was on probation, and its end was not logged yet
@@ -42,6 +43,7 @@ func (r *Rounds) See(e event.Event) {
 		if body.Claimed != nil {
 			r.claimed = *body.Claimed
 		}
+		r.held(body.HeldOut)
 		r.pace.See(e.Time, body)
 	case event.Trained:
 		r.losses[body.Step] = float64(body.Loss)
@@ -56,6 +58,19 @@ func (r *Rounds) See(e event.Event) {
 				delete(r.losses, step)
 			}
 		}
+	}
+}
+
+// held logs the held-out loss of a checkpoint once.
+func (r *Rounds) held(h *event.HeldOut) {
+	if h == nil || h.Digest == r.heldOut {
+		return
+	}
+	r.heldOut = h.Digest
+	if r.fields {
+		r.logger.Info("held-out loss", "step", h.Step, "claimed_loss", h.Loss.Median, "claims", h.Loss.Count)
+	} else {
+		r.logger.Info(h.String())
 	}
 }
 

@@ -69,6 +69,23 @@ func TestRounds(t *testing.T) {
 	}
 }
 
+// TestHeldOutLoss checks that the held-out loss of each checkpoint has one line.
+func TestHeldOutLoss(t *testing.T) {
+	for fields, want := range map[bool]string{
+		false: `msg="claimed held-out loss 2.500: step 8, 3 members"`,
+		true:  `msg="held-out loss" step=8 claimed_loss=2.5 claims=3`,
+	} {
+		var log bytes.Buffer
+		line := NewRounds(slog.New(slog.NewTextHandler(&log, nil)), func() map[string]float64 { return nil }, fields)
+		for range 2 {
+			line.See(event.Event{Body: event.State{HeldOut: &event.HeldOut{Step: 8, Digest: "ab", Loss: event.Claims{Count: 3, Median: 2.5}}}})
+		}
+		if got := log.String(); !strings.HasSuffix(got, want+"\n") || strings.Count(got, "\n") != 1 {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
 func TestShortNumber(t *testing.T) {
 	for value, want := range map[float64]string{0.25: "0.25", 7: "7", 12.34: "12.3", 100: "100", 999.9: "1 k", 1234: "1.23 k", 56789: "56.8 k", 4e6: "4 M", 2.5e12: "2500 G"} {
 		if got := shortNumber(value); got != want {

@@ -32,6 +32,7 @@ type Board struct {
 	batch      uint32             // sequences of the running round
 	starts     []start            // of the newest rounds
 	claims     uint32             // step of the newest round with known claims
+	measured   string             // digest of the newest checkpoint with known claims
 	listeners  []func(Row)
 }
 
@@ -116,6 +117,7 @@ func (b *Board) state(at time.Time, s event.State) {
 	b.values["coordinator/epoch"], b.values["coordinator/round"] = float64(s.Epoch), float64(s.Step)
 	b.values["coordinator/num_clients"] = float64(len(s.Members))
 	b.claimed(at, s.Claimed)
+	b.heldOut(at, s.HeldOut)
 	if s.RunState != "RoundTrain" || s.BatchSize == 0 {
 		return
 	}
@@ -147,6 +149,20 @@ func (b *Board) claimed(at time.Time, c *event.Claimed) {
 	b.hand(row)
 }
 
+// heldOut makes a row from members' claims about the loss of a checkpoint on held-out data.
+func (b *Board) heldOut(at time.Time, h *event.HeldOut) {
+	if h == nil || h.Digest == b.measured {
+		return
+	}
+	b.measured = h.Digest
+	row := Row{Time: at, Step: h.Step, Values: map[string]float64{
+		"held_out/loss": h.Loss.Median, "held_out/loss_spread": h.Loss.Spread,
+		"held_out/loss_claims": float64(h.Loss.Count), "held_out/loss_far": float64(len(h.Loss.Far)),
+	}}
+	maps.Copy(b.values, row.Values)
+	b.hand(row)
+}
+
 // trained makes the row of a step.
 func (b *Board) trained(at time.Time, t event.Trained) {
 	loss := float64(t.Loss)
@@ -171,7 +187,9 @@ func (b *Board) trained(at time.Time, t event.Trained) {
 		b.rate(length, t.Seconds)
 	}
 	row := Row{Time: at, Step: t.Step, Values: maps.Clone(b.values)}
-	maps.DeleteFunc(row.Values, func(name string, _ float64) bool { return strings.HasPrefix(name, "claimed/") }) // they belong to a different step and have a separate row
+	maps.DeleteFunc(row.Values, func(name string, _ float64) bool { // they belong to a different step and have a separate row
+		return strings.HasPrefix(name, "claimed/") || strings.HasPrefix(name, "held_out/")
+	})
 	maps.Copy(row.Values, b.extra)
 	clear(b.extra)
 	b.hand(row)

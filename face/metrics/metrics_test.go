@@ -3,6 +3,7 @@ package metrics_test
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -82,6 +83,22 @@ func TestClaims(t *testing.T) {
 	}
 	if v := b.Values(); v["claimed/loss"] != 4.0/3 || len(claimed[0].Values) != 4 {
 		t.Errorf("values %v, row %v", v, claimed[0].Values)
+	}
+}
+
+// TestHeldOut checks that each checkpoint with claims about its held-out loss has one row.
+func TestHeldOut(t *testing.T) {
+	b := metrics.New()
+	var rows []metrics.Row
+	b.Listen(func(r metrics.Row) { rows = append(rows, r) })
+	h := &event.HeldOut{Step: 8, Digest: "ab", Loss: event.Claims{Count: 3, Median: 2.5, Spread: 0.25, Far: []string{"a"}}}
+	for _, s := range []event.State{{}, {HeldOut: h}, {RunState: "Warmup", HeldOut: h}, {}} {
+		b.See(event.Event{Body: s})
+	}
+	b.See(event.Event{Body: event.Trained{Step: 9, Batch: event.Batch{0, 4}, Tokens: 400, Seconds: 1}})
+	want := map[string]float64{"held_out/loss": 2.5, "held_out/loss_spread": 0.25, "held_out/loss_claims": 3, "held_out/loss_far": 1}
+	if len(rows) != 2 || rows[0].Step != 8 || !maps.Equal(rows[0].Values, want) || rows[1].Values["held_out/loss"] != 0 || b.Values()["held_out/loss"] != 2.5 {
+		t.Errorf("rows %v, want one at step 8 with %v", rows, want)
 	}
 }
 

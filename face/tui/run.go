@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -66,6 +67,7 @@ func (r *run) move(at time.Time, next event.State) {
 	if inEpoch(next) {
 		r.members = next.Members
 	}
+	next.HeldOut = cmp.Or(next.HeldOut, r.state.HeldOut)
 	r.state = next
 	r.pace.See(at, next)
 	r.left = 0
@@ -205,6 +207,9 @@ func (r *run) loss(charted bool) string {
 	text := printable(r.claims.String())
 	if curve := spark(r.claimed, sparkWidth); curve != "" && !charted {
 		text = curve + " " + text
+	}
+	if held := r.state.HeldOut.String(); held != "" && text != "" {
+		text += "; " + printable(strings.TrimPrefix(held, "claimed "))
 	}
 	return text
 }

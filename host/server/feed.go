@@ -19,6 +19,7 @@ type publication struct {
 	log          logStream
 	participants int                  // healthy members and pending clients
 	claimed      coordinator.Claims   // losses of the newest completed round
+	heldOut      coordinator.Claims   // losses of the checkpoint on held-out data
 	known        map[identity.ID]bool // members, pending clients and keys with a role
 	roleKeys     map[identity.ID]bool // keys with a role in the run
 	phase        Phase

@@ -270,12 +270,14 @@ func (h *host) publish(u core.Update, known map[identity.ID]bool) {
 		phase: h.phaseNow(), participants: len(u.Participants), claimed: claimedLoss(u.State), known: known, roleKeys: h.core.RoleKeys(), closed: u.State.Closed,
 	}
 	if newest := h.newest.Load(); newest != nil {
+		next.heldOut = newest.heldOut
 		next.state, next.peers, next.log, next.definition, next.name = newest.state, newest.peers, newest.log, newest.definition, newest.name
 	}
 	if definition := u.State.Model.Definition; !bytes.Equal(definition, next.definition) {
 		next.definition = definition
 		next.name, _ = config.NameOf(definition)
 	}
+	next.heldOut = heldOutLoss(u.State, next.heldOut)
 	peers := frame.AppendPeers(nil, h.registry.peers(u.Participants, h.core.Names()))
 	peersAreNew := next.peers.version == 0 || !bytes.Equal(peers, next.peers.payload)
 	if !u.Changed && !peersAreNew {

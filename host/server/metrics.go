@@ -93,9 +93,12 @@ var (
 	runClaimed   = gauge("run_claimed_loss", "Losses that the witnesses of the last finished round claim, which are not verified: median, spread, number of claims, number far from the median.", "of")
 )
 
+// runHeldOut has the same label as runClaimed.
+var runHeldOut = gauge("run_held_out_loss", "Losses on held-out data that members claim for the run's checkpoint, which are not verified: median, spread, number of claims, number far from the median.", "of")
+
 // Describe implements prometheus.Collector.
 func (c runCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runState, runEpoch, runStep, runClients, runLive, runJournal, runStateSize, runClaimed} {
+	for _, d := range []*prometheus.Desc{runState, runEpoch, runStep, runClients, runLive, runJournal, runStateSize, runClaimed, runHeldOut} {
 		out <- d
 	}
 }
@@ -123,13 +126,23 @@ func (c runCollector) Collect(out chan<- prometheus.Metric) {
 		send(runClients, float64(newest.participants))
 		send(runJournal, float64(h.logSize.Load()))
 		send(runStateSize, float64(len(newest.state.payload)))
-		if c := newest.claimed; c.Count > 0 {
-			send(runClaimed, float64(c.Median)/coordinator.LossUnit, "median")
-			send(runClaimed, float64(c.Spread)/coordinator.LossUnit, "spread")
-			send(runClaimed, float64(c.Count), "claims")
-			send(runClaimed, float64(len(c.Far)), "far")
+		for d, c := range map[*prometheus.Desc]coordinator.Claims{runClaimed: newest.claimed, runHeldOut: newest.heldOut} {
+			if c.Count > 0 {
+				send(d, float64(c.Median)/coordinator.LossUnit, "median")
+				send(d, float64(c.Spread)/coordinator.LossUnit, "spread")
+				send(d, float64(c.Count), "claims")
+				send(d, float64(len(c.Far)), "far")
+			}
 		}
 	}
+}
+
+// heldOutLoss returns the losses that members claim for the checkpoint, or else the previous ones.
+func heldOutLoss(s *coordinator.State, previous coordinator.Claims) coordinator.Claims {
+	if c := s.HeldOut(); c.Count > 0 {
+		return c
+	}
+	return previous
 }
 
 // claimedLoss returns the losses that the witnesses of the newest completed round claim.

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"encoding/hex"
 	"fmt"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -50,6 +51,35 @@ func ClaimedOf(s *coordinator.State) *Claimed {
 		Step: round.Step, Witnesses: len(round.Witnesses),
 		Loss: claimsOf(round.Losses(), coordinator.LossUnit), Speed: claimsOf(round.Speeds(), 1),
 	}
+}
+
+// HeldOut contains the unverified statements of members about the loss of the run's checkpoint on
+// held-out data, in nats per token. Each member measures its own held-out data.
+type HeldOut struct {
+	Step   uint32 `json:"step"`   // of the checkpoint
+	Digest string `json:"digest"` // of the checkpoint, hex
+	Loss   Claims `json:"loss"`
+}
+
+// String returns the median and the number of the claims. It is empty without claims.
+func (h *HeldOut) String() string {
+	if h == nil || h.Loss.Count == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("claimed held-out loss %.3f: step %d, ", h.Loss.Median, h.Step)
+	if h.Loss.Count == 1 {
+		return text + "1 member"
+	}
+	return text + fmt.Sprintf("%d members", h.Loss.Count)
+}
+
+// HeldOutOf returns the claims about the checkpoint of a state, or nil if the state contains none.
+func HeldOutOf(s *coordinator.State) *HeldOut {
+	losses, at := s.HeldOut(), s.Model.Checkpoint
+	if losses.Count == 0 {
+		return nil
+	}
+	return &HeldOut{Step: at.Step, Digest: hex.EncodeToString(at.Digest[:]), Loss: claimsOf(losses, coordinator.LossUnit)}
 }
 
 func claimsOf(c coordinator.Claims, unit float64) Claims {

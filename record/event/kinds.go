@@ -74,7 +74,8 @@ type State struct {
 	// count because it is on probation.
 	Probation uint32 `json:"probation,omitempty"`
 
-	Claimed *Claimed `json:"claimed,omitempty"` // of the newest finished round
+	Claimed *Claimed `json:"claimed,omitempty"`  // of the newest finished round
+	HeldOut *HeldOut `json:"held_out,omitempty"` // of the checkpoint
 
 	EpochStart  uint32 `json:"epoch_start,omitempty"`  // step of the first round of the epoch
 	EpochRounds uint32 `json:"epoch_rounds,omitempty"` // rounds of the epoch; 0: time ends it

@@ -27,7 +27,7 @@ func StateOf(s *coordinator.State) State {
 	now := State{
 		RunState: s.RunState.String(), Epoch: s.Progress.Epoch, Step: s.Progress.Step,
 		Members: []string{}, Pending: len(s.Pending), Elected: []string{}, Ready: len(s.Epoch.Ready),
-		Claimed: ClaimedOf(s), TotalSteps: s.Config.TotalSteps, Limit: float64(s.PhaseTime()) / 1000, Pausing: s.PendingPause,
+		Claimed: ClaimedOf(s), HeldOut: HeldOutOf(s), TotalSteps: s.Config.TotalSteps, Limit: float64(s.PhaseTime()) / 1000, Pausing: s.PendingPause,
 	}
 	if s.RunState == coordinator.WaitingForMembers {
 		now.Needed = int(s.Config.InitMinClients)

@@ -45,7 +45,8 @@ type Run struct {
 	WaitsFor   bool              `json:"waits_for_member,omitempty"`   // no epoch can begin until a former member, or a client with the model, joins
 	Awaits     float64           `json:"awaits_model_until,omitempty"` // Unix seconds; until then the next epoch waits for a client with the model
 	Round      *Round            `json:"round,omitempty"`
-	Claimed    *event.Claimed    `json:"claimed,omitempty"` // by the witnesses of the newest completed round
+	Claimed    *event.Claimed    `json:"claimed,omitempty"`  // by the witnesses of the newest completed round
+	HeldOut    *event.HeldOut    `json:"held_out,omitempty"` // by members that reported the checkpoint
 	Checkpoint Checkpoint        `json:"checkpoint"`
 	Commit     *Commit           `json:"commit_point,omitempty"`
 	Uploads    []Upload          `json:"uploads"`
@@ -191,7 +192,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 	for _, l := range s.Lapses {
 		run.Lapses = append(run.Lapses, Lapse(l))
 	}
-	run.Claimed = event.ClaimedOf(s)
+	run.Claimed, run.HeldOut = event.ClaimedOf(s), event.HeldOutOf(s)
 	if r := s.CurrentRound(); r != nil {
 		run.Round = &Round{
 			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), BatchSeed: fmt.Sprint(r.BatchSeed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
@@ -330,7 +331,11 @@ func (r Run) printProgress(line printer, now time.Time) {
 }
 
 func (r Run) printModel(line printer) {
-	for i, text := range claimedText(r.Claimed) {
+	learning := claimedText(r.Claimed)
+	if text := r.HeldOut.String(); text != "" {
+		learning = append(learning, text)
+	}
+	for i, text := range learning {
 		line(title("learning", i), "%s", text)
 	}
 	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))

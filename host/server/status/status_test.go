@@ -119,6 +119,11 @@ func TestClaims(t *testing.T) {
 	if c := run.Claimed; c == nil || c.Step != 7 || c.Loss.Median != 2.345 || c.Loss.Spread != 0 || c.Loss.Count != 4 || len(c.Loss.Far) != 1 || c.Speed.Median != 900 {
 		t.Fatalf("%+v", c)
 	}
+	s.Model.Checkpoint.Kind, s.Model.Checkpoint.Origin, s.Model.Checkpoint.Step = coordinator.CheckpointP2P, coordinator.CheckpointHub, 6
+	s.Epoch.Clients[0].HeldOut = 2468
+	if run = status.Of(s, [32]byte{}); run.HeldOut == nil || run.HeldOut.Step != 6 || run.HeldOut.Loss.Median != 2.468 || run.HeldOut.Loss.Count != 1 {
+		t.Fatalf("held out: %+v", run.HeldOut)
+	}
 	var text strings.Builder
 	if err := run.Print(&text, time.UnixMilli(0)); err != nil {
 		t.Fatal(err)
