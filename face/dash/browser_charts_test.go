@@ -226,7 +226,7 @@ func (b *browser) overlays(t *testing.T, address string) {
 	b.text(t, `window.said = [], new MutationObserver(() => { const busy = document.querySelector("#other-busy"); if (busy) said.push(busy.textContent); }).observe(document.body, { subtree: true, childList: true, characterData: true }), ""`)
 	b.choose(t, "second.log", log)
 	legend := `[...document.querySelectorAll("` + lossChart + ` .legend li")].map((l) => l.textContent).join(", ")`
-	if got := b.text(t, legend); got != "median claim, second, spread, ejection, drop" {
+	if got := b.text(t, legend); got != "median claim, median held-out claim, second, spread, ejection, drop" {
 		t.Errorf("the loss is of %q", got)
 	}
 	if got := b.text(t, `said.join("; ")`); !strings.Contains(got, "Verifying second.log: ") || !strings.Contains(got, " %") {

@@ -53,6 +53,7 @@ export function checkpoints(data) {
       rows.length ? table("Recorded checkpoints", [
         { name: "Step", value: (c) => c.step, show: (c) => whole(c.step) }, { name: "Epoch", value: (c) => c.epoch },
         { name: "Digest", left: true, value: (c) => c.digest, show: (c) => el("code", { title: c.digest }, c.digest.slice(0, 16) + "…") },
+        ...(rows.some((c) => c.held_out) ? [{ name: "Held-out†", help: "median of the losses on held-out data that members claim", value: (c) => c.held_out || 0, show: (c) => c.held_out ? el("span", { title: `of ${whole(c.held_out_claims)} claims` }, short(c.held_out / 1000, 4)) : "–" }] : []),
         { name: "Entry", value: (c) => c.entry }, { name: "Time", value: (c) => c.time, show: (c) => when(c.time) }], rows) : el("p", { class: "muted" }, "None yet."))),
     el("div", {}, el("h3", {}, "Locations"), el("ul", {}, places.map((p) => el("li", {}, p.reporter ? `step ${whole(p.step)}: ` : "the run began with ", `${p.kind} `,
       p.link ? el("a", { href: p.link, rel: "noreferrer noopener" }, p.place) : el("code", {}, p.place), p.reporter ? [", reported by ", key(p.reporter), ` (entry ${p.entry})`] : null))))));

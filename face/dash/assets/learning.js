@@ -14,13 +14,29 @@ function claimedRounds(data) {
   return data.history ? data.history.rounds.map((r, i) => ({ ...nothing, ...r, at: at[i] })).filter((r) => r.a) : [];
 }
 
+// measured returns the recorded checkpoints with claimed losses on held-out data, newest first.
+const measured = (data) => (data.history && data.history.checkpoints || []).filter((c) => c.held_out);
+
+// heldOut returns these losses at their places on the axis, oldest first.
+function heldOut(data) {
+  const h = data.history, at = h ? places(h) : [];
+  return measured(data).map((c) => [at[h.rounds.findIndex((r) => r.s + r.n > c.step)], c.held_out / unit]).filter(([x]) => x !== undefined).reverse();
+}
+
 // newest draws the newest loss as the heading of the chart: the claims of the newest finished round, or else the mean of
 // the members' event logs.
 function newest(data, over) {
   const c = data.status && data.status.claimed, points = data.reported ? data.reported.points : [], claimed = c && c.loss.claims;
   const value = claimed ? short(c.loss.median, 4) : points.length ? short(points.at(-1).l, 4) : "–";
   return el("div", { class: "lead" }, el("h2", { id: "h-loss" }, over ? "Final loss" : "Loss"),
-    el("p", { id: "loss" }, el("strong", {}, value), claimed ? el("span", {}, ` ± ${short(c.loss.spread, 2)}`) : null, el("small", {}, " nats per token")));
+    el("p", { id: "loss" }, el("strong", {}, value), claimed ? el("span", {}, ` ± ${short(c.loss.spread, 2)}`) : null, el("small", {}, " nats per token")), held(data));
+}
+
+// held draws the newest claimed loss on held-out data.
+function held(data) {
+  const c = measured(data)[0], s = data.status && data.status.held_out;
+  const [value, step, claims] = c ? [c.held_out / unit, c.step, c.held_out_claims] : s ? [s.loss.median, s.step, s.loss.claims] : [];
+  return claims ? el("p", { id: "held-out", class: "muted", title: "median of the claims of members that measured the checkpoint" }, "Held-out ", el("strong", {}, short(value, 4)), ` at step ${whole(step)}, from ${whole(claims)} ${claims === 1 ? "member" : "members"}`) : null;
 }
 
 // lossChart draws the loss of all rounds: its median, and the spread of the members as a band. It returns null if neither
@@ -34,7 +50,7 @@ export function lossChart(data, over, options) {
   const note = rounds.length ? null : "From the members' event logs, as the host reports them; unsigned.";
   return el("div", { class: rounds.length ? null : "host", "data-said": rounds.length ? null : true },
     lines({ title: "Loss", unit: "nats per token", logarithmic: true, size: large, lead: newest(data, over), options, note, format: (v) => short(v, 4), marks: marks(data),
-      curves: [curve, ...overlay((r) => (r.x || 0) / r.a / unit, (r) => r.a > 0)],
+      curves: [curve, ...(rounds.length ? [{ name: "median held-out claim", points: heldOut(data) }] : []), ...overlay((r) => (r.x || 0) / r.a / unit, (r) => r.a > 0)],
       band: rounds.length ? { name: "spread", points: rounds.map((r) => [r.at, (r.x - r.y) / r.a / unit, (r.x + r.y) / r.a / unit]) } : null }));
 }
 

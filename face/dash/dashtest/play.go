@@ -251,7 +251,8 @@ func (p *player) phase() error {
 			if p.hangs(member) || s.Epoch.Clients[i].State != coordinator.Healthy {
 				continue
 			}
-			if err := p.act(member, coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: digest}); err != nil {
+			report := coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: digest, HeldOut: p.heldOut(member)}
+			if err := p.act(member, report); err != nil {
 				return err
 			}
 		}
@@ -303,6 +304,19 @@ func (p *player) claim(member int) coordinator.Claim {
 	}
 	step := float64(p.state.Progress.Step)
 	return coordinator.Claim{Loss: uint16(2600+3000*math.Exp(-step/20)) + uint16(member%5), Speed: 1000 + uint32(member)}
+}
+
+// heldOut returns a member's claim about the model at the end of an epoch: 0.1 more than its claim about
+// its training. Members with odd numbers claim nothing.
+func (p *player) heldOut(member int) uint16 {
+	switch claim := p.claim(member); {
+	case p.o.Boast > 0 && member == p.o.Boast:
+		return claim.Loss
+	case member%2 == 1:
+		return 0
+	default:
+		return claim.Loss + 100
+	}
 }
 
 // accuse makes a member report a trainer whose result the witnesses of the previous round lacked.

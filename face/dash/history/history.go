@@ -65,6 +65,11 @@ type Checkpoint struct {
 	Epoch  uint32 `json:"epoch"`
 	Step   uint32 `json:"step"`
 	Digest string `json:"digest"` // of the model
+
+	HeldOut       uint32 `json:"held_out,omitempty"`        // median of the losses on held-out data that members claim, in units of coordinator.Claim; 0: none
+	HeldOutSpread uint32 `json:"held_out_spread,omitempty"` // median of the distances of these claims from their median
+	HeldOutClaims int    `json:"held_out_claims,omitempty"` // members that claim a loss
+	HeldOutFar    int    `json:"held_out_far,omitempty"`    // members whose claim is far from the median
 }
 
 // Upload is a reported location of a checkpoint.
@@ -261,8 +266,10 @@ func (h *History) endEpoch(e Entry, s *coordinator.State) {
 		return
 	}
 	h.Cursor.Checkpoint = checkpoint.Digest
+	losses := s.HeldOut()
 	h.Checkpoints = keepNewest(append(h.Checkpoints, Checkpoint{
 		Entry: e.Number, Time: h.Now, Epoch: h.Cursor.Epoch, Step: checkpoint.Step, Digest: hex(checkpoint.Digest),
+		HeldOut: losses.Median, HeldOutSpread: losses.Spread, HeldOutClaims: losses.Count, HeldOutFar: len(losses.Far),
 	}), maxCheckpoints)
 	h.note(e, Event{Kind: eventCheckpoint, Step: checkpoint.Step, Detail: hex(checkpoint.Digest)}, s)
 }

@@ -234,6 +234,23 @@ func TestFalseClaimIsShownAsFar(t *testing.T) {
 	}
 }
 
+// TestHeldOutOfCheckpoints checks that each checkpoint has the median of the held-out losses that members claim
+// for it, and that a false claim, members without a claim, and a claim about another model do not change it.
+func TestHeldOutOfCheckpoints(t *testing.T) {
+	boasts := troubled
+	boasts.Boast, boasts.Wrong = 2, 4
+	h, _ := told(t, boasts)
+	if len(h.Checkpoints) != 4 {
+		t.Fatalf("%d checkpoints, want 4", len(h.Checkpoints))
+	}
+	for i, c := range h.Checkpoints {
+		want := 100 + h.Rounds.List[c.Step-1].Losses
+		if off := max(uint64(c.HeldOut), want) - min(uint64(c.HeldOut), want); off > 200 || c.HeldOutClaims != 5 || c.HeldOutFar != 1 || c.HeldOutSpread > 3 {
+			t.Errorf("checkpoint %d: %+v, want about %d from 5 claims, one of them far", i, c, want)
+		}
+	}
+}
+
 // TestNamesOfMembers checks that the history has the newest name of each member and the number of
 // its name changes, but no name that must not be shown.
 func TestNamesOfMembers(t *testing.T) {
