@@ -190,6 +190,9 @@ func waitingText(w core.Waiting) string {
 	case core.ForResume:
 		return "waiting: the run is paused"
 	}
+	if w.Until != 0 {
+		return fmt.Sprintf("waiting for the next epoch, which begins soon after %s", time.UnixMilli(int64(w.Until)).UTC().Format(time.TimeOnly+" MST"))
+	}
 	return "waiting for the next epoch"
 }
 

@@ -23,7 +23,7 @@ type Waiting struct {
 	Reason     Reason
 	Have, Want int    // members
 	Model      uint32 // step of the run's model
-	Until      uint64 // Unix time in milliseconds
+	Until      uint64 // Unix time in milliseconds; 0: unknown
 }
 
 func (Waiting) report() {}
@@ -74,8 +74,17 @@ func (c *common) waitsFor() Waiting {
 		return Waiting{Reason: ForResume}
 	case coordinator.Warmup, coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:
 		if !c.isMember() {
-			return Waiting{Reason: ForEpoch}
+			return Waiting{Reason: ForEpoch, Until: c.epochEnd()}
 		}
 	}
 	return Waiting{}
+}
+
+// epochEnd returns the time after which the running epoch has two more rounds, or 0 if a number of
+// rounds ends the epoch.
+func (c *common) epochEnd() uint64 {
+	if c.state.Config.EpochTime == 0 {
+		return 0
+	}
+	return c.state.Epoch.StartTime + c.state.Config.EpochTime
 }

@@ -25,3 +25,17 @@ func TestWaitingIsNoSpam(t *testing.T) {
 		t.Errorf("%d reports in 10 seconds", said)
 	}
 }
+
+// TestWaitsUntilTheEpochEnds checks that a client that waits for an epoch knows when the running one ends, if time
+// ends it.
+func TestWaitsUntilTheEpochEnds(t *testing.T) {
+	state := &coordinator.State{RunState: coordinator.RoundTrain, Pending: []coordinator.Client{{ID: me}}}
+	state.Epoch.StartTime = 1_000
+	for epochTime, want := range map[uint64]uint64{0: 0, 60_000: 61_000} {
+		state.Config.EpochTime = epochTime
+		c := common{Options: Options{ID: me}, state: state}
+		if got := c.waitsFor(); got != (Waiting{Reason: ForEpoch, Until: want}) {
+			t.Errorf("epoch_time %d: %+v, want until %d", epochTime, got, want)
+		}
+	}
+}
