@@ -77,7 +77,7 @@ func (Returned) report() {}
 
 // seat decides when a client asks for a seat, fills it, takes it back and gives it up.
 type seat struct {
-	asked   bool                   // this process has joined
+	asked   bool                   // this process has asked for a seat, with a Join or a Return
 	again   bool                   // the next entry is a return: the model was lost, or the process restarted
 	told    coordinator.Checkpoint // the run's checkpoint at the newest accepted Join
 	acked   time.Time              // when the newest accepted Join was sent, until a state shows it
@@ -214,7 +214,7 @@ func (s *seat) join(c *common) {
 // prepared sends Ready until the state shows it.
 func (s *seat) prepared(c *common) {
 	me, ok := c.state.Member(c.ID)
-	if !ok || slices.Contains(c.state.Epoch.Ready, c.ID) {
+	if !ok || c.Leave.Begun() || slices.Contains(c.state.Epoch.Ready, c.ID) {
 		return
 	}
 	if ready, ok := c.commitments.ready(me, c.state.Progress.Epoch, c.now); ok { // otherwise it joins again
@@ -224,9 +224,10 @@ func (s *seat) prepared(c *common) {
 
 // sitDown takes the member's seat in the running epoch back, once it is free.
 func (s *seat) sitDown(c *common) {
-	if find(c.state.Epoch.Exited, c.ID) == nil {
+	if c.Leave.Begun() || find(c.state.Epoch.Exited, c.ID) == nil {
 		return // the seat is freed when the running round ends
 	}
+	s.asked = true
 	again := s.again
 	if c.submit(ReturnKind, c.state.Progress.Step, coordinator.Return{Epoch: c.state.Progress.Epoch}) {
 		s.returns = again
