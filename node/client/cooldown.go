@@ -7,6 +7,7 @@ import (
 
 // cooldown applies outstanding results, shares the model, measures it on held-out data, and reports its digest.
 func (n *Node) cooldown() {
+	n.models.heldOut.begin(n.run.state)
 	if !n.closeEpoch() {
 		return
 	}

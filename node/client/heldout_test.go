@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // TestHeldOutClaim checks that members claim the loss that their trainers measure, that all members see the
@@ -115,4 +117,59 @@ func inCooldown(t *testing.T, m *member) (all time.Duration) {
 		}
 	}
 	return all
+}
+
+// TestHeldOutClaimLeavesTimeToReport checks that a member whose model was late at the end of an epoch does
+// not measure the model, because its report would be too late.
+func TestHeldOutClaimLeavesTimeToReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(2)
+		w := newWorld(t, config)
+		slow := w.launch(0, func(o *options) {
+			late := time.Duration(config.CooldownTime)*time.Millisecond - 1500*time.Millisecond
+			o.trainer.OnApply = func(step uint32, _ bool) {
+				if o.trainer.Copying = 0; step%config.RoundsPerEpoch == 0 {
+					o.trainer.Copying = late
+				}
+			}
+			o.trainer.HeldOuts, o.trainer.Measures = 1, 2*time.Second
+		})
+		other := w.launch(1, nil)
+		finishEqual(w, slow, other)
+		for _, s := range all[event.State](other) {
+			if s.RunState == coordinator.Warmup.String() && len(s.Members) != 2 {
+				t.Errorf("%d members in epoch %d, want 2", len(s.Members), s.Epoch)
+			}
+		}
+		if lost := all[event.Desynchronised](slow); len(lost) > 0 {
+			t.Errorf("desynchronised: %+v", lost)
+		}
+	})
+}
+
+// TestHeldOutClaimAfterABusyTrainer checks that a measurement that began late, because the trainer was
+// busy, does not stop the measurements of later epochs.
+func TestHeldOutClaimAfterABusyTrainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(2)
+		w := newWorld(t, config)
+		change := func(o *options) {
+			o.CheckpointDir = filepath.Join(w.dir, "saved", o.Key.ID().Short())
+			o.trainer.HeldOuts, o.trainer.Measures, o.trainer.Heavy = 1, 300*time.Millisecond, required.MaxCopied+1
+			limit := time.Duration(config.CooldownTime) * time.Millisecond / measuredShare
+			o.trainer.OnApply = func(step uint32, _ bool) {
+				if o.trainer.Writing = 0; step == config.RoundsPerEpoch {
+					o.trainer.Writing = limit - 100*time.Millisecond
+				}
+			}
+		}
+		a, b := w.launch(0, change), w.launch(1, change)
+		finishEqual(w, a, b)
+		for _, m := range []*member{a, b} {
+			losses := all[event.Evaluated](m)
+			if len(losses) == 0 || losses[0].Step <= config.RoundsPerEpoch || losses[len(losses)-1].Step != config.TotalSteps {
+				t.Errorf("client %s measured %+v, want a later model than the first, and the last one", m.id.Short(), losses)
+			}
+		}
+	})
 }
