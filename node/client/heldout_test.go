@@ -173,3 +173,31 @@ func TestHeldOutClaimAfterABusyTrainer(t *testing.T) {
 		}
 	})
 }
+
+// TestLeavesWhileMeasuring checks that a member that is interrupted during a measurement reports its model
+// without a claim, and does not wait for the measurement.
+func TestLeavesWhileMeasuring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(3)
+		config.InitMinClients = 2
+		w := newWorld(t, config)
+		measures := func(o *options) { o.trainer.HeldOuts, o.trainer.Measures = 1, 2*time.Second }
+		leaver, a, b := w.launch(0, measures), w.launch(1, measures), w.launch(2, measures)
+		w.reach(config.RoundsPerEpoch+1, coordinator.Cooldown)
+		time.Sleep(500 * time.Millisecond)
+		if s := w.host.State(); len(s.Reporters(config.RoundsPerEpoch)) > 0 {
+			t.Errorf("reports during the measurements: %d, want 0", len(s.Reporters(config.RoundsPerEpoch)))
+		}
+		leaver.cancel()
+		since := time.Now()
+		leaver.wait()
+		if took := time.Since(since); took > time.Second {
+			t.Errorf("left after %v", took)
+		}
+		s := w.host.State()
+		if reported := s.Reporters(config.RoundsPerEpoch); len(reported) != 1 || reported[0].HeldOut != 0 {
+			t.Errorf("%d reports, want that of the leaver without a claim", len(reported))
+		}
+		finishEqual(w, a, b)
+	})
+}
