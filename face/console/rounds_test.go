@@ -72,7 +72,7 @@ func TestRounds(t *testing.T) {
 // TestHeldOutLoss checks that the held-out loss of each checkpoint has one line.
 func TestHeldOutLoss(t *testing.T) {
 	for fields, want := range map[bool]string{
-		false: `msg="claimed held-out loss 2.500: step 8, 3 members"`,
+		false: `msg="claimed held-out loss 2.500 ± 0.000: step 8, 3 members"`,
 		true:  `msg="held-out loss" step=8 claimed_loss=2.5 claims=3`,
 	} {
 		var log bytes.Buffer

@@ -212,7 +212,7 @@ func TestBrowser(t *testing.T) {
 		if got := b.text(t, `document.querySelector('[data-chart="Loss"] .readout').textContent`); !strings.Contains(got, "median claim 2.7") {
 			t.Errorf("the chart of the loss reads %q", got)
 		}
-		if got := b.text(t, `document.querySelector("#held-out").textContent`); !strings.HasPrefix(got, "Held-out 2.") || !strings.Contains(got, " members") {
+		if got := b.text(t, `document.querySelector("#held-out").textContent`); !strings.HasPrefix(got, "Held-out 2.") || !strings.Contains(got, ", claimed by ") || !strings.HasSuffix(got, " members") {
 			t.Errorf("the held-out loss is %q", got)
 		}
 		if got := b.text(t, `document.querySelector('[data-chart="Loss"] .readout').textContent`); !strings.Contains(got, "median held-out claim 2.") {

@@ -15,7 +15,7 @@ func TestHeldOutLoss(t *testing.T) {
 	for _, s := range []event.State{{RunState: "Warmup", HeldOut: held, Claimed: claimed}, {RunState: "RoundTrain", Claimed: claimed}} {
 		r.see(event.Event{Time: time.Unix(1000, 0), Body: s})
 	}
-	if got, want := r.loss(true), "claimed loss 2.400 ± 0.010: step 8, 3 of 4 witnesses; held-out loss 2.500: step 6, 2 members"; got != want {
+	if got, want := r.loss(true), "claimed loss 2.400 ± 0.010: step 8, 3 of 4 witnesses; held-out loss 2.500 ± 0.000: step 6, 2 members"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

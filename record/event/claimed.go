@@ -61,16 +61,16 @@ type HeldOut struct {
 	Loss   Claims `json:"loss"`
 }
 
-// String returns the median and the number of the claims. It is empty without claims.
+// String returns the median of the claims, their spread if there are several, and their number. It is empty
+// without claims.
 func (h *HeldOut) String() string {
-	if h == nil || h.Loss.Count == 0 {
+	switch {
+	case h == nil || h.Loss.Count == 0:
 		return ""
+	case h.Loss.Count == 1:
+		return fmt.Sprintf("claimed held-out loss %.3f: step %d, 1 member", h.Loss.Median, h.Step)
 	}
-	text := fmt.Sprintf("claimed held-out loss %.3f: step %d, ", h.Loss.Median, h.Step)
-	if h.Loss.Count == 1 {
-		return text + "1 member"
-	}
-	return text + fmt.Sprintf("%d members", h.Loss.Count)
+	return fmt.Sprintf("claimed held-out loss %.3f ± %.3f: step %d, %d members", h.Loss.Median, h.Loss.Spread, h.Step, h.Loss.Count)
 }
 
 // HeldOutOf returns the claims about the checkpoint of a state, or nil if the state contains none.

@@ -35,8 +35,10 @@ function newest(data, over) {
 // held draws the newest claimed loss on held-out data.
 function held(data) {
   const c = measured(data)[0], s = data.status && data.status.held_out;
-  const [value, step, claims] = c ? [c.held_out / unit, c.step, c.held_out_claims] : s ? [s.loss.median, s.step, s.loss.claims] : [];
-  return claims ? el("p", { id: "held-out", class: "muted", title: "median of the claims of members that measured the checkpoint" }, "Held-out ", el("strong", {}, short(value, 4)), ` at step ${whole(step)}, from ${whole(claims)} ${claims === 1 ? "member" : "members"}`) : null;
+  const [value, spread, step, claims] = c ? [c.held_out / unit, (c.held_out_spread || 0) / unit, c.step, c.held_out_claims] : s ? [s.loss.median, s.loss.spread, s.step, s.loss.claims] : [];
+  if (!claims) return null;
+  return el("p", { id: "held-out", class: "muted", title: "median of the unverified claims of members that measured the checkpoint" }, "Held-out ", el("strong", {}, short(value, 4)),
+    claims > 1 ? ` ± ${short(spread, 2)}` : null, ` at step ${whole(step)}, claimed by ${whole(claims)} ${claims === 1 ? "member" : "members"}`);
 }
 
 // lossChart draws the loss of all rounds: its median, and the spread of the members as a band. It returns null if neither
