@@ -16,9 +16,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestChaos drops messages and answers at random, and kills and restarts clients. All clients that
-// reach the end hold the run's model, and a client that was never killed was never desynchronised.
-// PSYCHE_TEST_SEEDS is the number of seeds to try.
+// TestChaos drops messages and answers at random, and kills and restarts clients. Some clients measure the
+// held-out loss. All clients that reach the end hold the run's model, and a client that was never killed was
+// never desynchronised. PSYCHE_TEST_SEEDS is the number of seeds to try.
 func TestChaos(t *testing.T) {
 	seeds := 3
 	if n, err := strconv.Atoi(os.Getenv("PSYCHE_TEST_SEEDS")); err == nil {
@@ -45,9 +45,12 @@ func chaos(t *testing.T, seed uint64) {
 	w := newWorld(t, config)
 	w.hub.DropGossip = func(identity.ID, identity.ID, []byte) bool { return draw(100) < 30 }
 	w.hub.DropLink = func(identity.ID, identity.ID) bool { return draw(100) < 20 }
+	measures := func(o *options) {
+		o.trainer.HeldOuts, o.trainer.Measures = draw(2), time.Duration(draw(1000))*time.Millisecond
+	}
 	members := make([]*member, clients)
 	for i := range members {
-		members[i] = w.launch(i, nil)
+		members[i] = w.launch(i, measures)
 	}
 	killed := make(map[int]bool)
 	for range 3 {
@@ -59,7 +62,7 @@ func chaos(t *testing.T, seed uint64) {
 		killed[victim] = true
 		members[victim].crash()
 		time.Sleep(time.Duration(draw(5_000)) * time.Millisecond)
-		members[victim] = w.launch(victim, nil)
+		members[victim] = w.launch(victim, measures)
 	}
 	var steady []*member
 	for i, m := range members {

@@ -147,7 +147,7 @@ func (h *heldOut) measure() {
 func (h *heldOut) giveUp(now time.Time) {
 	if h.state == measures && !now.Before(h.until) {
 		spent := now.Sub(h.begun)
-		h.took, h.spent, h.slow = 2*spent, 0, spent >= h.limit/2
+		h.took, h.spent, h.slow = max(h.took, 2*spent), 0, spent >= h.limit/2
 	}
 	h.stop()
 }
