@@ -44,8 +44,8 @@ func (c *Client) SetName(name string) {
 // See processes an event. It is an argument for event.Log's Watch.
 func (c *Client) See(e event.Event) { c.follower.See(e) }
 
-// Warnings returns the last lines of the log.
-func (c *Client) Warnings() []Line { return c.now().warnings }
+// Warnings returns the last lines of the log, without control characters.
+func (c *Client) Warnings() []Line { return printed(c.now().warnings) }
 
 // clientModel is the display's state in the sense of the Elm architecture. The follower holds
 // everything except the frame.

@@ -212,12 +212,25 @@ func clock(d time.Duration) string {
 	return d.Truncate(time.Second).String()
 }
 
-// printable removes characters from untrusted text that could move the cursor or colour the screen.
+// printable replaces characters in untrusted text that could move the cursor or colour the screen. Its
+// result is one line.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		switch {
+		case unicode.IsPrint(r):
 			return r
+		case r == '\n' || r == '\t':
+			return ' '
 		}
 		return '?'
 	}, text)
+}
+
+// printed returns copies of lines that are safe to write to a terminal.
+func printed(lines []Line) []Line {
+	safe := slices.Clone(lines)
+	for i := range safe {
+		safe[i].Text = printable(safe[i].Text)
+	}
+	return safe
 }

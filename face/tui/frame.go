@@ -61,13 +61,14 @@ func (f *frame) press(key string, t *terminal, m manual) bool {
 	page := f.page
 	switch {
 	case key == "ctrl+c":
+		f.page = noPage // so that the screen shows that the process ends
 		t.interrupt()
 	case page != noPage:
 		f.page = noPage
 		if page == leavePage && key == "y" {
 			t.leave()
 		}
-	case key == "q" && m.asks:
+	case key == "q" && m.asks && !t.pressed.Load():
 		f.page = leavePage
 	case key == "q":
 		t.leave()
@@ -129,13 +130,16 @@ func (m manual) help(width int) []string {
 	return lines
 }
 
+// urgent reports whether foot shows more than the keys: then small screens show it too.
+func (f frame) urgent(t *terminal) bool { return f.page == leavePage || t.pressed.Load() }
+
 // foot lists the keys in one line, or shows the open question.
 func (f frame) foot(m manual, t *terminal) string {
 	switch {
-	case f.page == leavePage:
-		return bad.Render("y or n: " + m.leave + "?")
 	case t.pressed.Load():
 		return strong.Render("leaving; ctrl+c ends at once")
+	case f.page == leavePage:
+		return bad.Render("y or n: " + m.leave + "?")
 	}
 	text := "q: leave"
 	if m.command() != "" {

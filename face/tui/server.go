@@ -129,11 +129,11 @@ func (s *Server) Handler(level slog.Leveler) slog.Handler {
 	}, level: level}
 }
 
-// Lines returns the last lines of the log.
+// Lines returns the last lines of the log, without control characters.
 func (s *Server) Lines() []Line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.lines)
+	return printed(s.lines)
 }
 
 // Start starts drawing on a terminal.
@@ -200,9 +200,12 @@ func (m serverModel) Init() tea.Cmd { return tick() }
 
 // Update implements tea.Model.
 func (m serverModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
-	key, pressed := message.(tea.KeyPressMsg)
-	if pressed && m.asking != "" && key.String() != "ctrl+c" {
-		return m.reply(key.String())
+	if key, pressed := message.(tea.KeyPressMsg); pressed {
+		asked := m.asking
+		m.asking, m.answer = "", "" // an old answer would cover the next question
+		if asked != "" && key.String() != "ctrl+c" {
+			return m.reply(asked, key.String())
+		}
 	}
 	if m.update(message, &m.server.terminal, m.manual(m.server.now())) {
 		return m, nil
@@ -224,10 +227,8 @@ func (m serverModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// reply handles the answer to an open question.
-func (m serverModel) reply(key string) (tea.Model, tea.Cmd) {
-	run := m.asking
-	m.asking = ""
+// reply handles the answer to the question whether to pause or resume a run.
+func (m serverModel) reply(run, key string) (tea.Model, tea.Cmd) {
 	if key == "y" {
 		return m, m.pause(run, m.server.now())
 	}
@@ -243,7 +244,7 @@ func (m *serverModel) choose(key string, runs []hosted) {
 	case key == "down":
 		m.chosen = max(0, min(len(runs)-1, m.chosen+1))
 	case key == "p" && m.chosen < len(runs) && m.server.options.Pause != nil:
-		m.asking, m.answer = runs[m.chosen].runID, ""
+		m.asking = runs[m.chosen].runID
 	}
 }
 

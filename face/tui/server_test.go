@@ -98,6 +98,48 @@ func TestServerScreensFit(t *testing.T) {
 	})
 }
 
+// TestQuestionsAreShown checks that the screen shows each open question: an earlier answer must not hide the
+// question whether to end the server, and no question may stay after Ctrl-C.
+func TestQuestionsAreShown(t *testing.T) {
+	const end, pause, leaving = "y or n: end the server", "y or n: pause run quickstart", "leaving; ctrl+c ends at once"
+	for _, height := range []int{minHeight, 24} {
+		for _, c := range []struct{ keys, want string }{
+			{"p", pause},
+			{"p n", "nothing was changed"},
+			{"p n q", end},
+			{"p n p", pause},
+			{"q ctrl+c", leaving},
+			{"p ctrl+c", leaving},
+			{"p n ctrl+c", leaving},
+			{"? ctrl+c", leaving},
+			{"q y q", leaving},
+		} {
+			s, interrupts := host(t), 0
+			s.signal = func() { interrupts++ }
+			m := press(serverModel{server: s, frame: frame{width: 80, height: height}}, strings.Fields(c.keys)...)
+			if got := drawn(m); !strings.Contains(got, c.want) || strings.Count(got, "y or n") != strings.Count(c.want, "y or n") {
+				t.Errorf("after %s, %d lines: want %q in\n%s", c.keys, height, c.want, got)
+			}
+			if want := strings.Count(c.want, "leaving"); interrupts != want {
+				t.Errorf("after %s: %d interrupts, want %d", c.keys, interrupts, want)
+			}
+		}
+	}
+}
+
+// TestLinesArePrintable checks that the lines that remain after a display contain no control characters.
+func TestLinesArePrintable(t *testing.T) {
+	s, c := &Server{}, &Client{}
+	const text = "\x1b]0;owned\a\x1b[31mred\u202e\nnext"
+	slog.New(s.Handler(slog.LevelInfo)).Info("joined", "run", text)
+	slog.New(c.Handler(slog.LevelInfo)).Info("joined", "run", text)
+	for _, lines := range [][]Line{s.Lines(), c.Warnings()} {
+		if len(lines) != 1 || lines[0].Text != "joined run=?]0;owned??[31mred? next" {
+			t.Errorf("%+q", lines)
+		}
+	}
+}
+
 // TestPauseAsksFirst checks that two keys pause a run and that one key does nothing.
 func TestPauseAsksFirst(t *testing.T) {
 	var did []string
@@ -143,10 +185,13 @@ func TestPauseAsksFirst(t *testing.T) {
 	} else {
 		golden.Message(t, "refused pause", errors.New(got))
 	}
-	if got := press("down", "down", "p", "y", "ctrl+c"); strings.Join(did[2:], " ") != "thirdfalse interrupt" {
+	if got := press("down", "down", "p", "y"); did[len(did)-1] != "thirdfalse" {
 		t.Errorf("did %v, reported %q", did, got)
 	} else {
 		golden.Message(t, "resume", errors.New(got))
+	}
+	if press("ctrl+c"); strings.Join(did[2:], " ") != "thirdfalse interrupt" {
+		t.Errorf("did %v", did)
 	}
 	m, _ = m.Update(tickMsg(begun))
 	m, _ = m.Update(tea.WindowSizeMsg{Width: 99, Height: 31})

@@ -27,8 +27,9 @@ func (m serverModel) render() string {
 	title := m.server.title
 	m.server.mu.Unlock()
 	l := layout{keys: m.foot(keys, &m.server.terminal)}
-	if question := m.question(runs); question != "" {
-		l.keys = question
+	urgent := m.urgent(&m.server.terminal)
+	if question := m.question(runs); question != "" && !urgent {
+		l.keys, urgent = question, true
 	}
 	log := titled("log", width, lastLines(m.server.Lines(), logShown))
 	switch {
@@ -41,7 +42,7 @@ func (m serverModel) render() string {
 	default:
 		l.top, l.sections = []string{strong.Render("psyche server") + "  " + printable(title), "no runs yet"}, [][]string{log}
 	}
-	if height < roomyHeight && m.asking+m.answer != "" || height < roomyHeight && m.page == leavePage {
+	if height < roomyHeight && urgent {
 		l.top = slices.Insert(l.top, 1, l.keys) // a small screen has no line of keys
 	}
 	if len(runs) > 1 {
@@ -52,7 +53,7 @@ func (m serverModel) render() string {
 
 // question returns the open question, or the result of the last key; "" if there is neither.
 func (m serverModel) question(runs []hosted) string {
-	if m.asking == "" || m.page != noPage {
+	if m.asking == "" {
 		return printable(m.answer)
 	}
 	i := slices.IndexFunc(runs, func(h hosted) bool { return h.runID == m.asking })
