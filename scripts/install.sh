@@ -218,15 +218,17 @@ remove_all() {
 }
 
 # clean removes temporary folders of installers that were killed: folders older than a day, and folders of this machine
-# whose process is gone. Other machines may share the prefix.
+# whose process is gone. Other machines and other users may share the prefix: kill does not find the processes of other
+# users, whose folders are not writable.
 clean() {
   for old in "$prefix/.psyche-install."*; do
-    [ -d "$old" ] || continue
-    process=${old%.*} # the name ends with .MACHINE.PROCESS.RANDOM
-    case $old in
-      */.psyche-install."$(uname -n)".*.*) kill -0 "${process##*.}" 2>/dev/null || rm -rf "$old" ;;
-    esac
-    [ -z "$(find "$old" -prune -mtime +0 2>/dev/null)" ] || rm -rf "$old"
+    [ -d "$old" ] && [ -w "$old" ] || continue
+    process=${old%.*} # the name is .psyche-install.MACHINE.PROCESS.RANDOM
+    if [ "${process%.*}" = "$prefix/.psyche-install.$(uname -n)" ] && ! kill -0 "${process##*.}" 2>/dev/null; then
+      rm -rf "$old"
+    elif [ -n "$(find "$old" -prune -mtime +0 2>/dev/null)" ]; then
+      rm -rf "$old"
+    fi
   done
 }
 
@@ -275,8 +277,8 @@ main() {
       ;;
   esac
   mkdir -p "$prefix" || fail "cannot create $prefix; choose another --prefix"
-  # Within the prefix, so that each file's move into place is atomic.
   clean
+  # Within the prefix, so that each file's move into place is atomic.
   temp=$(mktemp -d "$prefix/.psyche-install.$(uname -n).$$.XXXXXX") || fail "cannot write to $prefix; choose another --prefix"
   trap 'rm -rf "$temp"' EXIT
   trap 'exit 1' HUP INT TERM

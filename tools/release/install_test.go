@@ -401,6 +401,7 @@ func TestInstallAfterAKill(t *testing.T) {
 		{name + "." + strconv.Itoa(os.Getpid()) + ".running", time.Now(), true},
 		{name + "." + strconv.Itoa(os.Getpid()) + ".reused", day, false},
 		{"elsewhere.1.running", time.Now(), true},
+		{name + ".elsewhere.999999999.running", time.Now(), true},
 		{"elsewhere.1.killed", day, false},
 		{"nameless", time.Now(), true},
 	} {
