@@ -32,6 +32,19 @@ func (t *trainers) readHeldOut(ctx context.Context, run config.Model, of model.D
 	return sample.Sequences, nil
 }
 
+// checkHeldOut opens the data of --held-out and closes it again. The size of the model's vocabulary is not
+// known yet.
+func (f sourceFlags) checkHeldOut(run config.Model) error {
+	if f.HeldOut == "" {
+		return nil
+	}
+	folder, err := local.Open(f.HeldOut, local.Options{SeqLen: int(run.MaxSeqLen), VocabSize: 1})
+	if err != nil {
+		return fmt.Errorf("--held-out: %w", err)
+	}
+	return folder.Close()
+}
+
 // heldOutData returns the token file or folder with the held-out data of a run, or an empty string if there
 // is none.
 func (f sourceFlags) heldOutData(run config.Model) string {

@@ -154,6 +154,9 @@ func (t *trainers) checkRun(ctx context.Context, definition env.Definition) erro
 	if err := t.checkDataPath(ctx, run); err != nil || member.IsDummy(definition.Model) {
 		return err
 	}
+	if err := c.checkHeldOut(run); err != nil {
+		return err
+	}
 	return t.weigh(ctx, run, definition.Audited, definition.Checkpoint, hosted)
 }
 

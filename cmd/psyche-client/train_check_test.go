@@ -110,6 +110,8 @@ func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
 		"no model folder":    {sourceFlags{ModelPath: missing, DataPath: data}, runOf(t, model, data, 16), false},
 		"empty model folder": {sourceFlags{ModelPath: empty, DataPath: data}, runOf(t, model, data, 16), false},
 		"no data folder":     {sourceFlags{ModelPath: model, DataPath: missing}, runOf(t, model, data, 16), false},
+		"held-out data":      {sourceFlags{ModelPath: model, DataPath: data, HeldOut: data}, runOf(t, missing, missing, 16), true},
+		"no held-out data":   {sourceFlags{ModelPath: model, DataPath: data, HeldOut: missing}, runOf(t, missing, missing, 16), false},
 		"trusted, right":     {sourceFlags{AllowLocalPaths: true}, runOf(t, model, data, 16), true},
 		"trusted, no model":  {sourceFlags{AllowLocalPaths: true}, runOf(t, missing, data, 16), false},
 		"trusted, no data":   {sourceFlags{AllowLocalPaths: true}, runOf(t, model, missing, 16), false},
