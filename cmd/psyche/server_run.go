@@ -167,7 +167,7 @@ func (c serverRun) checkRequirement() error {
 	case errors.Is(err, release.ErrVersion):
 		return usagef("--min-client-version: %w", err)
 	case err != nil:
-		return usagef("--install-url: %w", err)
+		return usagef("--install-url or PSYCHE_RELEASES: %w", err)
 	}
 	return nil
 }

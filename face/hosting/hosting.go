@@ -185,7 +185,7 @@ func (o Options) checkReleases() error {
 	case errors.Is(err, release.ErrVersion):
 		return fmt.Errorf("%w: --min-client-version: %w", ErrOptions, err)
 	case err != nil:
-		return fmt.Errorf("%w: --install-url: %w", ErrOptions, err)
+		return fmt.Errorf("%w: --install-url or PSYCHE_RELEASES: %w", ErrOptions, err)
 	}
 	return nil
 }

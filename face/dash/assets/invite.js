@@ -38,7 +38,7 @@ export function invitation(data, say) {
   const command = data.join.replaceAll("@@HOST@@", address()), n = data.join_needs, link = /'(psyche[^']*:\/\/[^']+)'/.exec(command);
   const made = section("Take part", el("div", { class: "invitation" },
     el("div", {}, data.join_note ? el("p", {}, data.join_note) : null,
-      command && data.join_install ? [el("p", { class: "wide" }, "Without psyche-client, install it first:"),
+      command && data.join_install ? [el("p", { class: "wide" }, "Without psyche-client, install it first. If your shell does not find the program afterwards, run ~/.local/bin/psyche-client:"),
         el("pre", { tabindex: 0, role: "region", "aria-label": "Command that installs psyche-client" }, el("code", { id: "install" }, data.join_install))] : null,
       command ? [el("p", { class: "wide" }, "Run this command on your machine, or send it to a friend:"), el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)),
         el("p", { class: "buttons" }, copier("copy", "command", "Copy the command", say), link ? copier("copy-link", "link", "Copy the link", say) : null),
