@@ -174,7 +174,7 @@ unpack() {
     fail "$archive contains these files outside its folder. Nothing was installed; report this to the maintainers"
   fi
   tar -xzf "$temp/$archive" -C "$temp" || fail "$archive: cannot unpack into $temp; check the free space"
-  sed "s#^$folder/##" "$temp/$1.names" | grep -v '/$' >"$temp/$1.list"
+  sed "s#^$folder/##" "$temp/$1.names" | grep -v -E '(^|/)$' >"$temp/$1.list"
 }
 
 # place PROGRAM: moves a program's files into the prefix, the executable last, and removes files of its previous version.
