@@ -217,14 +217,19 @@ func (r *run) loss(charted bool) string {
 // sparkWidth is the width of a small curve.
 const sparkWidth = 8
 
-// events returns a section with the newest sentences and warnings, newest first. It breaks long lines.
+// events returns a section with the newest sentences and warnings, newest first. It breaks long lines, and
+// cuts lines that would hide the other events.
 func events(width int, lines ...[]Line) []string {
-	const margin = "         " // below the time
+	const margin, most = "         ", 8 // below the time; lines of one event
 	all := slices.Concat(lines...)
 	slices.SortStableFunc(all, func(a, b Line) int { return a.At.Compare(b.At) })
 	var broken []string
 	for _, line := range lastLines(all, eventsShown) {
-		for i, part := range strings.Split(ansi.Wrap(line, width-len(margin), ""), "\n") {
+		parts := strings.Split(ansi.Wrap(line, width-len(margin), ""), "\n")
+		if len(parts) > most {
+			parts = append(parts[:most-1], "…")
+		}
+		for i, part := range parts {
 			if i > 0 {
 				part = margin + part
 			}
