@@ -294,3 +294,17 @@ func number(t *testing.T, text string) float64 {
 	}
 	return n
 }
+
+// heldOut checks that the chart of the newest rounds omits the held-out losses of older checkpoints. In 20 of 60 rounds, two
+// of five epochs end.
+func (b *browser) heldOut(t *testing.T) {
+	t.Helper()
+	points := b.text(t, `(async () => {
+	  const { lossChart } = await import("./learning.js"), data = await (await fetch("api/run?run=`+shownRun.RunID+`")).json();
+	  const drawn = () => lossChart(data, true).querySelector("path.c2").getAttribute("d").split(/[ML]/).length - 1, all = drawn();
+	  data.history.rounds = data.history.rounds.slice(-20);
+	  return `+"`${all}, ${drawn()}`"+`; })()`)
+	if points != "5, 2" {
+		t.Errorf("%s held-out losses in all rounds and in the newest 20, want 5, 2", points)
+	}
+}

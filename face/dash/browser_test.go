@@ -218,6 +218,7 @@ func TestBrowser(t *testing.T) {
 		if got := b.text(t, `document.querySelector('[data-chart="Loss"] .readout').textContent`); !strings.Contains(got, "median held-out claim 2.") {
 			t.Errorf("the chart of the loss reads %q, want the held-out loss too", got)
 		}
+		b.heldOut(t)
 		boasts := dashtest.Key(shownRun.Boast).ID().String()
 		if got := b.text(t, `document.querySelector("#h-claims").closest("section").querySelector(":scope > p .key").title`); got != boasts {
 			t.Errorf("far from the median: %q, want %s", got, boasts)

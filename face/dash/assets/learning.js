@@ -17,10 +17,10 @@ function claimedRounds(data) {
 // measured returns the recorded checkpoints with claimed losses on held-out data, newest first.
 const measured = (data) => (data.history && data.history.checkpoints || []).filter((c) => c.held_out);
 
-// heldOut returns these losses at their places on the axis, oldest first.
+// heldOut returns these losses at their places on the axis, oldest first. It omits checkpoints before the first shown round.
 function heldOut(data) {
   const h = data.history, at = h ? places(h) : [];
-  return measured(data).map((c) => [at[h.rounds.findIndex((r) => r.s + r.n > c.step)], c.held_out / unit]).filter(([x]) => x !== undefined).reverse();
+  return measured(data).filter((c) => at.length && c.step >= h.rounds[0].s).map((c) => [at[h.rounds.findIndex((r) => r.s + r.n > c.step)], c.held_out / unit]).filter(([x]) => x !== undefined).reverse();
 }
 
 // newest draws the newest loss as the heading of the chart: the claims of the newest finished round, or else the mean of
