@@ -42,9 +42,9 @@ type refusal struct {
 }
 
 var refusals = []refusal{
-	{map[string]string{"results": "dummy", "checkpoint": "hub"}, "Dummy changes no model that is one"},
-	{map[string]string{"results": "dummy", "checkpoint": "bucket"}, "Dummy changes no model that is one"},
-	{map[string]string{"results": "dummy", "checkpoint": "p2p"}, "Dummy changes no model that is one"},
+	{map[string]string{"results": "dummy", "checkpoint": "hub"}, "the Dummy optimizer does not train the model of a checkpoint"},
+	{map[string]string{"results": "dummy", "checkpoint": "bucket"}, "the Dummy optimizer does not train the model of a checkpoint"},
+	{map[string]string{"results": "dummy", "checkpoint": "p2p"}, "the Dummy optimizer does not train the model of a checkpoint"},
 	{map[string]string{"results": "signs", "audits": "30", "clip": "off"}, "set clip_grad_norm"},
 	{map[string]string{"results": "signs", "audits": "50", "clip": "off"}, "set clip_grad_norm"},
 	{map[string]string{"results": "values", "audits": "30", "clip": "off"}, "set clip_grad_norm"},
