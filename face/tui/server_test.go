@@ -154,43 +154,29 @@ func TestPauseAsksFirst(t *testing.T) {
 		return nil
 	}
 	var m tea.Model = serverModel{server: s, frame: newFrame()}
-	press := func(keys ...string) string {
-		for _, key := range keys {
-			message := tea.KeyPressMsg{Code: rune(key[0]), Text: key}
-			switch key {
-			case "up":
-				message = tea.KeyPressMsg{Code: tea.KeyUp}
-			case "down":
-				message = tea.KeyPressMsg{Code: tea.KeyDown}
-			case "ctrl+c":
-				message = tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}
-			}
-			var command tea.Cmd
-			if m, command = m.Update(message); command != nil {
-				m, _ = m.Update(command())
-			}
-		}
+	answer := func(keys ...string) string {
+		m = press(m, keys...)
 		return m.(serverModel).answer
 	}
-	if got := press("p", "n"); len(did) != 0 || got != "nothing was changed" {
+	if got := answer("p", "n"); len(did) != 0 || got != "nothing was changed" {
 		t.Errorf("did %v, reported %q", did, got)
 	}
-	if got := press("y", "p", "y"); strings.Join(did, " ") != "quickstarttrue" {
+	if got := answer("y", "p", "y"); strings.Join(did, " ") != "quickstarttrue" {
 		t.Errorf("did %v, reported %q", did, got)
 	} else {
 		golden.Message(t, "pause", errors.New(got))
 	}
-	if got := press("up", "down", "p", "y"); did[len(did)-1] != "secondtrue" {
+	if got := answer("up", "down", "p", "y"); did[len(did)-1] != "secondtrue" {
 		t.Errorf("did %v, reported %q", did, got)
 	} else {
 		golden.Message(t, "refused pause", errors.New(got))
 	}
-	if got := press("down", "down", "p", "y"); did[len(did)-1] != "thirdfalse" {
+	if got := answer("down", "down", "p", "y"); did[len(did)-1] != "thirdfalse" {
 		t.Errorf("did %v, reported %q", did, got)
 	} else {
 		golden.Message(t, "resume", errors.New(got))
 	}
-	if press("ctrl+c"); strings.Join(did[2:], " ") != "thirdfalse interrupt" {
+	if answer("ctrl+c"); strings.Join(did[2:], " ") != "thirdfalse interrupt" {
 		t.Errorf("did %v", did)
 	}
 	m, _ = m.Update(tickMsg(begun))

@@ -233,12 +233,20 @@ func checkFiles(dir string, anyCard bool) error {
 // in place.
 func putInPlace(temporary, dir string) error {
 	_, err := os.Lstat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		err = os.Rename(temporary, dir)
-	case err == nil && exchange(temporary, dir) == nil:
+		if err == nil {
+			return atomicfile.SyncFolder(filepath.Dir(dir))
+		}
+		if errors.Is(err, fs.ErrExist) { // another process put its folder there since
+			err = nil
+		}
+	}
+	switch {
+	case err != nil:
+	case exchange(temporary, dir) == nil:
 		err = os.RemoveAll(temporary) // now the old folder
-	case err == nil:
+	default:
 		err = swap(temporary, dir)
 	}
 	if err != nil {

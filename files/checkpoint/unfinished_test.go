@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -111,5 +112,34 @@ func TestRemoveUnfinished(t *testing.T) {
 	slices.Sort(kept)
 	if found := names(t, parent); !slices.Equal(found, kept) {
 		t.Errorf("left %q, want %q", found, kept)
+	}
+}
+
+// TestFoldersFilledTogether checks that all processes that fill one folder at the same time succeed, and that one of
+// their folders is complete at the end.
+func TestFoldersFilledTogether(t *testing.T) {
+	for range 50 {
+		dir := filepath.Join(t.TempDir(), "model")
+		var all sync.WaitGroup
+		start := make(chan struct{})
+		for range 4 {
+			all.Go(func() {
+				<-start
+				if err := FillDir(dir, func(temporary string) error {
+					return os.WriteFile(filepath.Join(temporary, ConfigFile), []byte("{}"), 0o600)
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+		entries, err := os.ReadDir(filepath.Dir(dir))
+		if err != nil || len(entries) != 1 || entries[0].Name() != "model" {
+			t.Fatalf("the folder contains %v, %v", entries, err)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, ConfigFile)); err != nil || string(text) != "{}" {
+			t.Fatalf("%q, %v", text, err)
+		}
 	}
 }
