@@ -19,8 +19,8 @@ type Part struct {
 
 	ahead assign.BatchID // batch of the next round whose training was started ahead; it starts ahead only once
 
-	told bool // the member reported that everything that can be expected is held
-	pace pace
+	reported bool // the member reported that everything that can be expected is held
+	pace     pace
 
 	examined *coordinator.State     // newest state in which members were examined
 	judged   bool                   // suspects is set

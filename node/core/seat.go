@@ -77,12 +77,12 @@ func (Returned) report() {}
 
 // seat decides when a client asks for a seat, fills it, takes it back and gives it up.
 type seat struct {
-	asked   bool                   // this process has asked for a seat, with a Join or a Return
-	again   bool                   // the next entry is a return: the model was lost, or the process restarted
-	told    coordinator.Checkpoint // the run's checkpoint at the newest accepted Join
-	acked   time.Time              // when the newest accepted Join was sent, until a state shows it
-	check   *check                 // newest check; nil: none yet
-	missing missing                // the run's newest model, while it is not available
+	asked      bool                   // this process has asked for a seat, with a Join or a Return
+	again      bool                   // the next entry is a return: the model was lost, or the process restarted
+	joinedWith coordinator.Checkpoint // the run's checkpoint at the newest accepted Join
+	acked      time.Time              // when the newest accepted Join was sent, until a state shows it
+	check      *check                 // newest check; nil: none yet
+	missing    missing                // the run's newest model, while it is not available
 
 	joining joining // newest submitted Join
 	returns bool    // value of again when the newest Return was submitted
@@ -144,7 +144,7 @@ func (s *seat) fills(c *common, e Look, waits *coordinator.Client) bool {
 		return false
 	}
 	// The run may have recorded a newer model of this client since it joined.
-	if !waits.HoldsModel && s.told != run && c.Holdings.Newest(c.state).Step > waits.HoldsEarlier {
+	if !waits.HoldsModel && s.joinedWith != run && c.Holdings.Newest(c.state).Step > waits.HoldsEarlier {
 		return false
 	}
 	return c.commitments.opens(waits, c.state.Progress.Epoch)
@@ -246,7 +246,7 @@ func (s *seat) entered(c *common) {
 func (s *seat) accepted(c *common, action coordinator.Action) {
 	switch a := action.(type) {
 	case coordinator.Join:
-		s.told = s.joining.of
+		s.joinedWith = s.joining.of
 		s.acked = s.joining.sent // not the present time, because a suspended process may read the answer much later
 		c.report(Joined{a.Epoch})
 	case coordinator.Ready:

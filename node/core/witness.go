@@ -60,9 +60,9 @@ type witness struct {
 // results that can be expected.
 func (*witness) attest(c *common, e Attest) {
 	p := e.Part
-	complete := !e.Over && (p.Elected || !p.told || e.Judges) && p.complete(e.Results, c.now)
-	if complete && !p.told {
-		p.told = true
+	complete := !e.Over && (p.Elected || !p.reported || e.Judges) && p.complete(e.Results, c.now)
+	if complete && !p.reported {
+		p.reported = true
 		c.ready.HeldAll = true
 	}
 	if p.Elected && (e.Over || complete) && !c.witnessed(e.Round) {
