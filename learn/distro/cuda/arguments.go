@@ -6,15 +6,37 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// source is the text of the kernels.
-//
-//go:embed kernel.cu
-var source string
+// kernelSource and measureSource are the text of the kernels.
+var (
+	//go:embed kernel.cu
+	kernelSource string
+	//go:embed measure.cu
+	measureSource string
+)
+
+// source is the text that the compiler gets.
+func source() string { return kernelSource + "#line 1 \"measure.cu\"\n" + measureSource }
 
 // threads is the number of threads in a block: THREADS of kernel.cu.
 const threads = 64
 
-// The structs below have the same layout as the structs of kernel.cu, byte for byte.
+// The names of the kernels.
+const (
+	kernelApply   = "psyche_distro_apply"
+	kernelAdd     = "psyche_distro_add"
+	kernelEncode  = "psyche_distro_encode"
+	kernelSquares = "psyche_distro_squares"
+	kernelSamples = "psyche_distro_samples"
+	kernelFloors  = "psyche_distro_floors"
+	kernelDigest  = "psyche_distro_digest"
+	kernelGather  = "psyche_distro_gather"
+)
+
+var kernelNames = []string{
+	kernelApply, kernelAdd, kernelEncode, kernelSquares, kernelSamples, kernelFloors, kernelDigest, kernelGather,
+}
+
+// The structs below have the same layout as the structs of the kernels, byte for byte.
 
 type axisArguments struct {
 	n, lee      int32
@@ -29,27 +51,62 @@ type planArguments struct {
 	stride, blocks, chunks int64
 }
 
+type modelArguments struct {
+	plans, firsts DevicePointer
+	tensors       int64
+}
+
 type sentArguments struct {
 	counts, indices, values DevicePointer
 	places                  int64
 }
 
 type decodeArguments struct {
-	plan    planArguments
+	model   modelArguments
 	results DevicePointer
 	count   int64
-	tensor  DevicePointer
+	to      DevicePointer
 	rates   DevicePointer
 	factor  float32
 }
 
 type encodeArguments struct {
-	plan                    planArguments
-	delta, grad             DevicePointer
+	model                   modelArguments
+	delta, grad, left       DevicePointer
+	entries, floors         DevicePointer
 	counts, indices, values DevicePointer
 	bad                     DevicePointer
 	k                       int64
-	decay, rate, floor      float32
+	decay, rate             float32
+}
+
+type squareArguments struct {
+	model         modelArguments
+	tensors, sums DevicePointer
+}
+
+type sampleArguments struct {
+	model             modelArguments
+	delta, grad, sums DevicePointer
+	decay, rate       float32
+}
+
+type floorArguments struct {
+	model        modelArguments
+	sums, floors DevicePointer
+	least        float32
+}
+
+type digestArguments struct {
+	model            modelArguments
+	tensors, digests DevicePointer
+}
+
+type gatherArguments struct {
+	model                    modelArguments
+	tensors, numbers, starts DevicePointer
+	count                    int64
+	to                       DevicePointer
 }
 
 func planFor(p distro.Plan, column, row, secants DevicePointer) planArguments {

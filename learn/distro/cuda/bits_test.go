@@ -82,7 +82,7 @@ func compareMeans(t rapid.TB, d *Device, l distro.Layout, results []codec.Tensor
 			t.Error(err)
 		}
 	}()
-	if err := d.decode(kernelAdd, l, results, b.Tensor(), distro.ApplyParams{}); err != nil {
+	if err := d.addMeans(l, b.Tensor(), results); err != nil {
 		t.Fatal(err)
 	}
 	k, err := distro.NewKernel(distro.Options{ISA: "go"})
@@ -119,11 +119,13 @@ func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK in
 			if i == 1 {
 				p.Floor = 0.5 // some chunks are below it
 			}
-			want, err := k.Encode(l, delta, grad, p)
+			reference := p
+			reference.Floor = max(p.Floor, k.Floor(delta, grad, p))
+			want, err := k.Encode(l, delta, grad, reference)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := d.Encode(l, deltaBuffer.Tensor(), gradBuffer.Tensor(), p)
+			got, err := d.encode(l, deltaBuffer.Tensor(), gradBuffer.Tensor(), p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +138,7 @@ func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK in
 			if err := k.AddBack(l, delta, want); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.AddBack(l, deltaBuffer.Tensor(), want); err != nil {
+			if err := d.addBack(l, deltaBuffer.Tensor(), want); err != nil {
 				t.Fatal(err)
 			}
 			sameBits(t, subject+": momentum with the result again", values(t, deltaBuffer), delta)
@@ -283,7 +285,7 @@ func testAnyResults(t *testing.T, d *Device) {
 		if err := kernel(t, "go").AddBack(l, want, results[0]); err != nil {
 			rt.Fatal(err)
 		}
-		if err := d.AddBack(l, onDevice.Tensor(), results[0]); err != nil {
+		if err := d.addBack(l, onDevice.Tensor(), results[0]); err != nil {
 			rt.Fatal(err)
 		}
 		if got, err = onDevice.Values(); err != nil {
@@ -310,11 +312,13 @@ func TestEqualsOnTheDevice(t *testing.T) {
 		grad[0] = 1
 		onDevice := buffer(t, d, delta)
 		p := distro.EncodeParams{Decay: 1, LR: 1, TopK: topK}
-		want, err := kernel(t, "go").Encode(l, delta, grad, p)
+		reference := p
+		reference.Floor = kernel(t, "go").Floor(delta, grad, p)
+		want, err := kernel(t, "go").Encode(l, delta, grad, reference)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := d.Encode(l, onDevice.Tensor(), buffer(t, d, grad).Tensor(), p)
+		got, err := d.encode(l, onDevice.Tensor(), buffer(t, d, grad).Tensor(), p)
 		if err != nil {
 			t.Fatal(err)
 		}

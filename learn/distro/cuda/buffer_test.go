@@ -1,9 +1,11 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
+	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
@@ -56,4 +58,37 @@ func (b *deviceBuffer) Close() error {
 	err := b.device.within(func(m *machine) error { return m.free(b.tensor.Address) })
 	b.tensor = Tensor{}
 	return err
+}
+
+// single is a model of one tensor.
+func (d *Device) single(l distro.Layout, topK int, f func(*Model) error) error {
+	m, err := d.NewModel([]distro.Layout{l}, topK)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(m), m.Close())
+}
+
+// encode encodes a tensor in place, with p.Floor as the least floor.
+func (d *Device) encode(l distro.Layout, delta, grad Tensor, p distro.EncodeParams) (r codec.TensorResult, err error) {
+	return r, d.single(l, p.TopK, func(m *Model) error {
+		results, err := m.Encode([]Tensor{delta}, []Tensor{delta}, []Tensor{grad}, p, p.Floor)
+		if err == nil {
+			r = results[0]
+		}
+		return err
+	})
+}
+
+func (d *Device) addBack(l distro.Layout, delta Tensor, r codec.TensorResult) error {
+	return d.single(l, 1, func(m *Model) error { return m.AddBack([]Tensor{delta}, []codec.TensorResult{r}) })
+}
+
+// addMeans adds the inverse transform of the means of results.
+func (d *Device) addMeans(l distro.Layout, delta Tensor, results []codec.TensorResult) error {
+	ofModel := make([][]codec.TensorResult, len(results))
+	for i := range results {
+		ofModel[i] = results[i : i+1]
+	}
+	return d.single(l, 1, func(m *Model) error { return m.decode(kernelAdd, ofModel, []Tensor{delta}, distro.ApplyParams{}) })
 }

@@ -44,7 +44,7 @@ func (c *compiler) compile(compute int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, architecture := C.CString(source), C.CString(fmt.Sprintf("--gpu-architecture=compute_%d", known))
+	text, architecture := C.CString(source()), C.CString(fmt.Sprintf("--gpu-architecture=compute_%d", known))
 	defer C.free(unsafe.Pointer(text))
 	defer C.free(unsafe.Pointer(architecture))
 	var program unsafe.Pointer

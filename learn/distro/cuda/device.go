@@ -1,13 +1,10 @@
 package cuda
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
-	"unsafe"
 
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
@@ -37,12 +34,6 @@ func (t Tensor) check(subject string) error {
 	}
 	return nil
 }
-
-const (
-	kernelApply  = "psyche_distro_apply"
-	kernelAdd    = "psyche_distro_add"
-	kernelEncode = "psyche_distro_encode"
-)
 
 // staticShared is an upper bound, in bytes, on the shared memory that psyche_distro_encode uses in
 // addition to the amount given at launch.
@@ -125,101 +116,17 @@ func (d *Device) within(f func(m *machine) error) error {
 // DecodeApply is distro.Kernel.DecodeApply for weights in device memory, bit for bit. It checks
 // every argument before it changes any weight. After an error of the driver the weights are
 // undefined.
-func (d *Device) DecodeApply(l distro.Layout, results []codec.TensorResult, weights Tensor, p distro.ApplyParams) error {
-	if err := distro.CheckApply(l, results, weights.Elements, p); err != nil {
+func (d *Device) DecodeApply(l distro.Layout, results []codec.TensorResult, weights Tensor, p distro.ApplyParams) (err error) {
+	m, err := d.NewModel([]distro.Layout{l}, 1)
+	if err != nil {
 		return err
 	}
-	if len(results) > maxResults {
-		return fmt.Errorf("decode: %w: %d results, at most %d", distro.ErrInput, len(results), maxResults)
+	defer func() { err = errors.Join(err, m.Close()) }()
+	ofModel := make([][]codec.TensorResult, len(results))
+	for i := range results {
+		ofModel[i] = results[i : i+1]
 	}
-	if err := d.decode(kernelApply, l, results, weights, p); err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	return nil
-}
-
-// AddBack is distro.Kernel.AddBack for momenta in device memory, bit for bit.
-func (d *Device) AddBack(l distro.Layout, delta Tensor, r codec.TensorResult) error {
-	if err := distro.CheckAddBack(l, delta.Elements, r); err != nil {
-		return err
-	}
-	if err := d.decode(kernelAdd, l, []codec.TensorResult{r}, delta, distro.ApplyParams{}); err != nil {
-		return fmt.Errorf("add back: %w", err)
-	}
-	return nil
-}
-
-func (d *Device) decode(kernel string, l distro.Layout, results []codec.TensorResult, tensor Tensor, p distro.ApplyParams) error {
-	if err := tensor.check("tensor"); err != nil {
-		return err
-	}
-	return d.within(func(m *machine) error {
-		plan, err := d.plan(m, l)
-		if err != nil {
-			return err
-		}
-		at, rates, err := d.upload(m, l.Chunks(), results, p.Rates(len(results)))
-		if err != nil {
-			return err
-		}
-		rows, cols := l.ChunkShape()
-		arguments := decodeArguments{
-			plan: plan, results: at, count: int64(len(results)),
-			tensor: tensor.Address, rates: rates, factor: p.WeightFactor,
-		}
-		return m.launch(kernel, l.Chunks()*strips(rows, cols), 0, unsafe.Pointer(&arguments))
-	})
-}
-
-// strips returns the number of strips of a chunk: see strip_width in kernel.cu.
-func strips(rows, cols int) int {
-	width := threads
-	if rows > 4096/threads {
-		width = 4096 / distro.MaxChunk
-	}
-	return (cols + width - 1) / width
-}
-
-// upload writes results into the staging memory: a descriptor of each result, then the rates of
-// chunks, then the numbers of the results. It returns the addresses of the descriptors and the
-// rates.
-func (d *Device) upload(m *machine, chunks int, results []codec.TensorResult, rates []float32) (at, ratesAt DevicePointer, err error) {
-	const descriptor = int(unsafe.Sizeof(sentArguments{}))
-	size := len(results)*descriptor + 4*len(rates)
-	for _, r := range results {
-		size += 4*len(r.Values) + aligned(2*len(r.Indices)) + aligned(2*len(r.Counts))
-	}
-	if err := d.reserve(m, size); err != nil {
-		return 0, 0, err
-	}
-	image := slices.Grow(d.image[:0], size)[:len(results)*descriptor]
-	here := func() DevicePointer { return d.staging.at + DevicePointer(len(image)) }
-	ratesAt = here()
-	image = append(image, bytesOf(rates)...)
-	for i, r := range results {
-		s := sentArguments{places: int64(len(r.Indices) / chunks), values: here()}
-		image = append(image, bytesOf(r.Values)...)
-		s.indices = here()
-		image = appendAligned(image, bytesOf(r.Indices))
-		s.counts = here()
-		image = appendAligned(image, bytesOf(r.Counts))
-		for field, v := range []uint64{uint64(s.counts), uint64(s.indices), uint64(s.values), uint64(s.places)} {
-			binary.NativeEndian.PutUint64(image[i*descriptor+8*field:], v)
-		}
-	}
-	d.image = image
-	return d.staging.at, ratesAt, m.write(d.staging.at, image)
-}
-
-// aligned rounds a size up so that float32 numbers can follow.
-func aligned(size int) int { return (size + 3) &^ 3 }
-
-func appendAligned(image, b []byte) []byte {
-	image = append(image, b...)
-	for len(image)%4 != 0 {
-		image = append(image, 0)
-	}
-	return image
+	return m.Apply(ofModel, []Tensor{weights}, p)
 }
 
 // reserve makes the staging memory large enough. It may discard the contents.
@@ -274,10 +181,4 @@ func store(m *machine, values []float32) (DevicePointer, error) {
 		return 0, errors.Join(err, m.free(at))
 	}
 	return at, nil
-}
-
-// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, like the
-// devices.
-func bytesOf[T float32 | uint16 | int64](s []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }

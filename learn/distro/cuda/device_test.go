@@ -34,11 +34,23 @@ func oneEntry(l distro.Layout, index uint16, value float32) codec.TensorResult {
 	return r
 }
 
-// TestArgumentsAreThoseOfTheKernels checks the sizes of the structs. kernel.cu does not compile
-// with other sizes.
+// TestArgumentsAreThoseOfTheKernels checks the sizes of the structs. The kernels do not compile with
+// other sizes.
 func TestArgumentsAreThoseOfTheKernels(t *testing.T) {
-	if a, b, c := unsafe.Sizeof(sentArguments{}), unsafe.Sizeof(decodeArguments{}), unsafe.Sizeof(encodeArguments{}); a != 32 || b != 136 || c != 168 {
-		t.Errorf("sizes %d, %d and %d, want 32, 136 and 168", a, b, c)
+	for name, sizes := range map[string][2]uintptr{
+		"plan":   {unsafe.Sizeof(planArguments{}), 96},
+		"sent":   {unsafe.Sizeof(sentArguments{}), 32},
+		"decode": {unsafe.Sizeof(decodeArguments{}), 64},
+		"encode": {unsafe.Sizeof(encodeArguments{}), 112},
+		"square": {unsafe.Sizeof(squareArguments{}), 40},
+		"sample": {unsafe.Sizeof(sampleArguments{}), 56},
+		"floor":  {unsafe.Sizeof(floorArguments{}), 48},
+		"digest": {unsafe.Sizeof(digestArguments{}), 40},
+		"gather": {unsafe.Sizeof(gatherArguments{}), 64},
+	} {
+		if sizes[0] != sizes[1] {
+			t.Errorf("%s: %d bytes, want %d", name, sizes[0], sizes[1])
+		}
 	}
 }
 
@@ -56,7 +68,7 @@ func TestArgumentsThatDoNotFit(t *testing.T) {
 	}
 	encode := func(delta, grad Tensor, topK int) func() error {
 		return func() error {
-			_, err := d.Encode(l, delta, grad, distro.EncodeParams{Decay: 1, LR: 1, TopK: topK})
+			_, err := d.encode(l, delta, grad, distro.EncodeParams{Decay: 1, LR: 1, TopK: topK})
 			return err
 		}
 	}
@@ -69,9 +81,9 @@ func TestArgumentsThatDoNotFit(t *testing.T) {
 		"too many results":     apply(slices.Repeat([]codec.TensorResult{oneEntry(l, 0, 1)}, maxResults+1), full, fine),
 		"index past the chunk": apply([]codec.TensorResult{oneEntry(l, 64, 1)}, full, fine),
 		"value not finite":     apply([]codec.TensorResult{oneEntry(l, 0, float32(math.Inf(1)))}, full, fine),
-		"empty result":         func() error { return d.AddBack(l, full, codec.TensorResult{}) },
-		"few to give to":       func() error { return d.AddBack(l, few, oneEntry(l, 0, 1)) },
-		"nowhere to give to":   func() error { return d.AddBack(l, nowhere, oneEntry(l, 0, 1)) },
+		"empty result":         func() error { return d.addBack(l, full, codec.TensorResult{}) },
+		"few to give to":       func() error { return d.addBack(l, few, oneEntry(l, 0, 1)) },
+		"nowhere to give to":   func() error { return d.addBack(l, nowhere, oneEntry(l, 0, 1)) },
 		"few gradients":        encode(full, few, 1),
 		"no gradients":         encode(full, nowhere, 1),
 		"top-k 0":              encode(full, full, 0),
@@ -96,7 +108,7 @@ func TestNumbersThatAreNotFinite(t *testing.T) {
 		delta, grad := normal(1, l.Elements(), 1), normal(2, l.Elements(), 1)
 		grad[200], grad[201] = bad, bad
 		onDevice := buffer(t, d, delta)
-		_, err := d.Encode(l, onDevice.Tensor(), buffer(t, d, grad).Tensor(), distro.EncodeParams{Decay: 0.9, LR: 0.9, TopK: 4})
+		_, err := d.encode(l, onDevice.Tensor(), buffer(t, d, grad).Tensor(), distro.EncodeParams{Decay: 0.9, LR: 0.9, TopK: 4})
 		if !errors.Is(err, distro.ErrNotFinite) || !strings.Contains(err.Error(), "chunk 3") {
 			t.Errorf("gradient %v: error %v", bad, err)
 		}

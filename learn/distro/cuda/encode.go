@@ -9,63 +9,112 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// Encode is distro.Kernel.Encode for momenta and gradients in device memory, bit for bit. If it
-// returns distro.ErrNotFinite, the chunks that are not finite are unchanged, and the error names
-// the first of them. The other chunks have been updated. Chunks of 128×128 need a device with 74
-// KiB of shared memory for each block.
-func (d *Device) Encode(l distro.Layout, delta, grad Tensor, p distro.EncodeParams) (codec.TensorResult, error) {
-	if err := distro.CheckEncode(l, delta.Elements, grad.Elements, p); err != nil {
-		return codec.TensorResult{}, err
+// Encode is distro.Kernel.EncodeTo for all tensors, bit for bit. The device computes the floor of
+// each tensor (see distro.Kernel.Floor) and uses least if that is larger; p.Floor has no effect.
+// p.TopK must be the model's. left, which may be delta, receives the new momenta.
+//
+// If Encode returns distro.ErrNotFinite, it has not written the chunks that are not finite, and the
+// error names the first of them. It has written the other chunks. Chunks of 128×128 need a device
+// with 74 KiB of shared memory for each block.
+func (m *Model) Encode(delta, left, grad []Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+	if err := m.checkEncode(delta, left, grad, p, least); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
 	}
-	for _, err := range []error{delta.check("momenta"), grad.check("gradients")} {
-		if err != nil {
-			return codec.TensorResult{}, fmt.Errorf("encode: %w", err)
-		}
+	outcome := m.newEncoded()
+	err := m.within(func(machine *machine) error {
+		return m.encode(machine, delta, left, grad, p, least, outcome.memory)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
 	}
-	result := l.Codec(p.TopK).NewResult()
-	bad := []int64{math.MaxInt64}
-	if err := d.within(func(m *machine) error { return d.encode(m, l, delta, grad, p, result, bad) }); err != nil {
-		return codec.TensorResult{}, fmt.Errorf("encode: %w", err)
+	if bad := outcome.memory[0]; bad != math.MaxInt64 {
+		tensor := m.tensor(int(bad))
+		return nil, fmt.Errorf("encode: tensor %d, chunk %d: momentum or gradient: %w", tensor, bad-m.chunks.firsts[tensor], distro.ErrNotFinite)
 	}
-	if bad[0] != math.MaxInt64 {
-		return codec.TensorResult{}, fmt.Errorf("encode: chunk %d: momentum or gradient: %w", bad[0], distro.ErrNotFinite)
-	}
-	return result, nil
+	return outcome.results, nil
 }
 
-func (d *Device) encode(m *machine, l distro.Layout, delta, grad Tensor, p distro.EncodeParams, result codec.TensorResult, bad []int64) error {
-	plan, err := d.plan(m, l)
-	if err != nil {
+func (m *Model) checkEncode(delta, left, grad []Tensor, p distro.EncodeParams, least float32) error {
+	if p.TopK != m.topK {
+		return fmt.Errorf("%w: top-k %d, but %d for the model", distro.ErrInput, p.TopK, m.topK)
+	}
+	for subject, tensors := range map[string][]Tensor{"momenta": delta, "new momenta": left, "gradients": grad} {
+		if err := m.check(subject, tensors); err != nil {
+			return err
+		}
+	}
+	p.Floor = least
+	return distro.CheckEncode(m.layouts[0], delta[0].Elements, grad[0].Elements, p)
+}
+
+// encoded is the outcome of an encoding: results in memory of the form that the device writes. That
+// is the number of the first chunk that is not finite, and then the values, indices and counts of
+// all results, each aligned to 8 bytes.
+type encoded struct {
+	memory  []int64
+	results []codec.TensorResult
+}
+
+// offsets returns the positions of the values, indices and counts in the memory of an encoding, and
+// its size.
+func (m *Model) offsets() (values, indices, counts, size int) {
+	values = alignment
+	indices = values + aligned(4*m.entries)
+	counts = indices + aligned(2*m.entries)
+	return values, indices, counts, counts + aligned(2*m.chunks.count())
+}
+
+func (m *Model) newEncoded() encoded {
+	valuesAt, indicesAt, countsAt, size := m.offsets()
+	e := encoded{memory: make([]int64, size/alignment)}
+	start := unsafe.Pointer(unsafe.SliceData(e.memory))
+	values := unsafe.Slice((*float32)(unsafe.Add(start, valuesAt)), m.entries)
+	indices := unsafe.Slice((*uint16)(unsafe.Add(start, indicesAt)), m.entries)
+	counts := unsafe.Slice((*uint16)(unsafe.Add(start, countsAt)), m.chunks.count())
+	for _, l := range m.layouts {
+		chunks, n := l.Chunks(), l.Chunks()*l.Codec(m.topK).K
+		e.results = append(e.results, codec.TensorResult{Counts: counts[:chunks:chunks], Indices: indices[:n:n], Values: values[:n:n]})
+		values, indices, counts = values[n:], indices[n:], counts[chunks:]
+	}
+	return e
+}
+
+func (m *Model) encode(machine *machine, delta, left, grad []Tensor, p distro.EncodeParams, least float32, to []int64) error {
+	t := m.device.newTransfer(machine)
+	deltas, lefts, grads := t.addresses(delta), t.addresses(left), t.addresses(grad)
+	bad := t.input(bytesOf([]int64{math.MaxInt64}))
+	values, indices, counts, size := m.offsets()
+	rest := t.output(size - alignment) // follows bad
+	result := func(offset int) DevicePointer { return t.at(rest + offset - alignment) }
+	sums, floors := t.output(8*m.samples.count()), t.output(4*len(m.layouts))
+	if err := t.send(); err != nil {
 		return err
 	}
-	// The staging memory holds the number of the bad chunk, then values, indices and counts.
-	values := 8
-	indices := values + 4*len(result.Values)
-	counts := indices + aligned(2*len(result.Indices))
-	if err := d.reserve(m, counts+2*len(result.Counts)); err != nil {
+	sample := sampleArguments{model: m.of(m.samples), delta: t.at(deltas), grad: t.at(grads), sums: t.at(sums), decay: p.Decay, rate: p.LR}
+	if err := machine.launch(kernelSamples, m.samples.count(), 0, unsafe.Pointer(&sample)); err != nil {
 		return err
 	}
-	at := d.staging.at
-	if err := m.write(at, bytesOf(bad)); err != nil {
+	floor := floorArguments{model: m.of(m.samples), sums: t.at(sums), floors: t.at(floors), least: least}
+	if err := machine.launch(kernelFloors, len(m.layouts), 0, unsafe.Pointer(&floor)); err != nil {
 		return err
 	}
-	rows, cols := l.ChunkShape()
 	arguments := encodeArguments{
-		plan: plan, delta: delta.Address, grad: grad.Address,
-		values: at + DevicePointer(values), indices: at + DevicePointer(indices), counts: at + DevicePointer(counts),
-		bad: at, k: int64(l.Codec(p.TopK).K), decay: p.Decay, rate: p.LR, floor: p.Floor,
+		model: m.of(m.chunks), delta: t.at(deltas), grad: t.at(grads), left: t.at(lefts),
+		entries: m.firsts, floors: t.at(floors),
+		counts: result(counts), indices: result(indices), values: result(values),
+		bad: t.at(bad), k: int64(m.topK), decay: p.Decay, rate: p.LR,
 	}
-	if err := m.launch(kernelEncode, l.Chunks(), 4*rows*(cols|1), unsafe.Pointer(&arguments)); err != nil {
+	if err := machine.launch(kernelEncode, m.chunks.count(), m.sharedMemory(), unsafe.Pointer(&arguments)); err != nil {
 		return err
 	}
-	if err := m.read(bytesOf(bad), at); err != nil {
-		return err
+	return t.receive(bytesOf(to), bad)
+}
+
+// sharedMemory returns the dynamic shared memory of the encode kernel, in bytes.
+func (m *Model) sharedMemory() (size int) {
+	for _, l := range m.layouts {
+		rows, cols := l.ChunkShape()
+		size = max(size, 4*rows*(cols|1))
 	}
-	if err := m.read(bytesOf(result.Values), arguments.values); err != nil {
-		return err
-	}
-	if err := m.read(bytesOf(result.Indices), arguments.indices); err != nil {
-		return err
-	}
-	return m.read(bytesOf(result.Counts), arguments.counts)
+	return size
 }

@@ -16,6 +16,7 @@
 #define EACH_THREAD for (int lane = threadIdx.x, once = 1; once; once = 0)
 #define SYNC __syncthreads()
 #define SHARED(type, name, size) __shared__ type name[size]
+#define TABLE static __device__ const
 #define DYNAMIC_SHARED(type, name) extern __shared__ type name[]
 #endif
 
@@ -42,7 +43,16 @@ typedef struct {
 	long long stride, blocks, chunks; // elements to the next row; chunks in a row of chunks; number of chunks
 } plan;
 
-// One result. It has places entries for each chunk. Chunk c uses its first counts[c] entries.
+// The tensors of a model, and the work items of a kernel, such as chunks. The items of tensor t are
+// firsts[t] to firsts[t + 1].
+typedef struct {
+	const plan *plans;
+	const long long *firsts;
+	long long tensors;
+} model;
+
+// One result of a tensor. It has places entries for each chunk. Chunk c uses its first counts[c]
+// entries.
 typedef struct {
 	const unsigned short *counts, *indices;
 	const float *values;
@@ -50,27 +60,43 @@ typedef struct {
 } sent;
 
 typedef struct {
-	plan p;
-	const sent *results;
-	long long count; // of results, below 65,536
-	float *tensor;
+	model m;             // of strips
+	const sent *results; // the results of all tensors one after the other, each for all tensors
+	long long count;     // of results, below 65,536
+	float *const *to;
 	const float *rates; // rates of a chunk, for 0 … count results that sent something in it
 	float factor;
 } decoding;
 
 typedef struct {
-	plan p;
-	float *delta;
-	const float *grad;
+	model m; // of chunks
+	const float *const *delta, *const *grad;
+	float *const *left;       // receives the new momenta; may be delta
+	const long long *entries; // number of the first entry of each tensor
+	const float *floors;      // of the tensors
 	unsigned short *counts, *indices;
 	float *values;
 	long long *bad; // the first chunk that is not finite; initially a larger number
-	long long k;
-	float decay, rate, floor;
+	long long k;    // at most, for each chunk
+	float decay, rate;
 } encoding;
 
-typedef char decoding_is_136_bytes[sizeof(decoding) == 136 ? 1 : -1];
-typedef char encoding_is_168_bytes[sizeof(encoding) == 168 ? 1 : -1];
+typedef char plan_is_96_bytes[sizeof(plan) == 96 ? 1 : -1];
+typedef char decoding_is_64_bytes[sizeof(decoding) == 64 ? 1 : -1];
+typedef char encoding_is_112_bytes[sizeof(encoding) == 112 ? 1 : -1];
+
+// tensor_of returns the tensor of an item.
+INLINE long long tensor_of(const model *m, long long item) {
+	long long low = 0, high = m->tensors;
+	while (high - low > 1) {
+		const long long middle = (low + high) / 2;
+		if (m->firsts[middle] <= item)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
 
 INLINE long long place(const plan *p, long long chunk) {
 	return chunk / p->blocks * p->column.n * p->stride + chunk % p->blocks * p->row.n;
@@ -262,10 +288,10 @@ INLINE void expand(const plan *p, int base, const unsigned *touched, const float
 }
 
 // chunk_rate returns the rate of a chunk, for the number of results that sent something in it.
-INLINE float chunk_rate(const decoding *d, long long chunk) {
+INLINE float chunk_rate(const decoding *d, long long tensor, long long chunk) {
 	int speakers = 0;
 	for (long long r = 0; r < d->count; r++)
-		speakers += d->results[r].counts[chunk] > 0;
+		speakers += d->results[r * d->m.tensors + tensor].counts[chunk] > 0;
 	return d->rates[speakers];
 }
 
@@ -275,19 +301,20 @@ INLINE float descend(float w, float u, float rate, float factor) {
 	return __fsub_rn(__fmul_rn(w, factor), step);
 }
 
-// decode applies the mean of the results to the tensor, strip by strip.
+// decode applies the mean of the results to the tensors, strip by strip.
 INLINE void decode(const decoding *d, int add) {
 	SHARED(float, tile, TILE);
 	SHARED(float, sums, BAND);
 	SHARED(unsigned short, senders, BAND);
 	SHARED(unsigned, touched, BAND / 32);
-	const plan *p = &d->p;
-	const int rows = p->column.n, cols = p->row.n;
-	const int width = strip_width(p), strips = (cols + width - 1) / width;
-	for (long long work = blockIdx.x; work < p->chunks * strips; work += gridDim.x) {
-		const long long chunk = work / strips;
-		const int first = (int)(work % strips) * width;
-		float *corner = d->tensor + place(p, chunk) + first;
+	for (long long work = blockIdx.x; work < d->m.firsts[d->m.tensors]; work += gridDim.x) {
+		const long long tensor = tensor_of(&d->m, work), strip = work - d->m.firsts[tensor];
+		const plan *p = &d->m.plans[tensor];
+		const int rows = p->column.n, cols = p->row.n;
+		const int width = strip_width(p), strips = (cols + width - 1) / width;
+		const long long chunk = strip / strips;
+		const int first = (int)(strip % strips) * width;
+		float *corner = d->to[tensor] + place(p, chunk) + first;
 		EACH_THREAD {
 			if (lane < width)
 				for (int i = 0; i < rows; i++)
@@ -300,7 +327,7 @@ INLINE void decode(const decoding *d, int add) {
 			}
 			SYNC;
 			for (long long r = 0; r < d->count; r++) {
-				EACH_THREAD { collect(lane, &d->results[r], chunk, base, touched, sums, senders); }
+				EACH_THREAD { collect(lane, &d->results[r * d->m.tensors + tensor], chunk, base, touched, sums, senders); }
 				SYNC;
 			}
 			EACH_THREAD {
@@ -319,7 +346,7 @@ INLINE void decode(const decoding *d, int add) {
 		}
 		EACH_THREAD {
 			if (lane < width && first + lane < cols) {
-				const float rate = add ? 0.0f : chunk_rate(d, chunk);
+				const float rate = add ? 0.0f : chunk_rate(d, tensor, chunk);
 				inverse(&p->column, p->secants, tile + lane, width);
 				for (int i = 0; i < rows; i++) {
 					float *to = corner + i * p->stride + lane;
@@ -339,9 +366,31 @@ KERNEL psyche_distro_add(decoding d) { decode(&d, 1); }
 
 INLINE unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
 
+// The encoding of one chunk.
+typedef struct {
+	const plan *p;
+	const float *delta, *grad; // of the chunk's first element
+	float *left;
+	unsigned short *count, *indices;
+	float *values;
+	int k;
+	float decay, rate, floor;
+} chunk_encoding;
+
+INLINE chunk_encoding chunk_of(const encoding *e, long long number) {
+	const long long tensor = tensor_of(&e->m, number), chunk = number - e->m.firsts[tensor];
+	const plan *p = &e->m.plans[tensor];
+	const long long corner = place(p, chunk);
+	const int size = p->column.n * p->row.n, k = e->k < size ? (int)e->k : size;
+	const long long entries = e->entries[tensor] + chunk * k;
+	const chunk_encoding c = {p, e->delta[tensor] + corner, e->grad[tensor] + corner, e->left[tensor] + corner,
+		e->counts + number, e->indices + entries, e->values + entries, k, e->decay, e->rate, e->floors[tensor]};
+	return c;
+}
+
 // momentum returns β·δ + η·g of one element, or zero if the value is too small for a momentum. The
 // subtraction of the sent part recomputes it later from the same numbers.
-INLINE float momentum(const encoding *e, long long at) {
+INLINE float momentum(const chunk_encoding *e, long long at) {
 	const float x = __fadd_rn(__fmul_rn(e->decay, e->delta[at]), __fmul_rn(e->rate, e->grad[at]));
 	return magnitude(x) < LEAST ? 0.0f : x;
 }
@@ -409,10 +458,8 @@ INLINE void settle(int words, int k, selection *s) {
 
 // select_top writes the chunk's k largest coefficients to the result, in ascending order of index.
 // See select_many in learn/distro/kernel.c.
-INLINE void select_top(const encoding *e, long long chunk, const float *coefficients, int ld, selection *s) {
-	const int rows = e->p.column.n, cols = e->p.row.n, words = (rows * cols + 31) / 32, k = (int)e->k;
-	unsigned short *indices = e->indices + chunk * k;
-	float *values = e->values + chunk * k;
+INLINE void select_top(const chunk_encoding *e, const float *coefficients, int ld, selection *s) {
+	const int rows = e->p->column.n, cols = e->p->row.n, words = (rows * cols + 31) / 32, k = e->k;
 	unsigned known = 0;
 	for (int shift = 23; shift >= 0; shift = shift > 8 ? shift - 8 : shift - 7) {
 		EACH_THREAD {
@@ -443,7 +490,7 @@ INLINE void select_top(const encoding *e, long long chunk, const float *coeffici
 			settle(words, k, s);
 			if (s->largest < magnitude(e->floor))
 				s->count = 0;
-			e->counts[chunk] = (unsigned short)s->count;
+			*e->count = (unsigned short)s->count;
 		}
 	}
 	SYNC;
@@ -452,55 +499,53 @@ INLINE void select_top(const encoding *e, long long chunk, const float *coeffici
 			unsigned at = s->starts[word];
 			for (unsigned set = s->count ? s->above[word] : 0; set; set &= set - 1, at++) {
 				const int index = word * 32 + __ffs((int)set) - 1;
-				indices[at] = (unsigned short)index;
-				values[at] = coefficients[index / cols * ld + index % cols];
+				e->indices[at] = (unsigned short)index;
+				e->values[at] = coefficients[index / cols * ld + index % cols];
 			}
 		}
 		for (int at = (int)s->count + lane; at < k; at += THREADS) {
-			indices[at] = 0;
-			values[at] = 0;
+			e->indices[at] = 0;
+			e->values[at] = 0;
 		}
 	}
 	SYNC;
 }
 
 // subtract removes a chunk's result from one column of the momentum. line is scratch memory.
-INLINE void subtract(const encoding *e, long long chunk, int count, int j, float *line, int ld) {
-	const plan *p = &e->p;
+INLINE void subtract(const chunk_encoding *e, int count, int j, float *line, int ld) {
+	const plan *p = e->p;
 	const int rows = p->column.n, cols = p->row.n;
-	const unsigned short *indices = e->indices + chunk * e->k;
-	const float *values = e->values + chunk * e->k;
-	const long long corner = place(p, chunk) + j;
 	for (int i = 0; i < rows; i++)
 		line[i * ld] = 0;
 	for (int at = 0; at < count; at++) {
-		float *u = line + indices[at] / cols * ld;
-		*u = __fadd_rn(*u, __fmul_rn(values[at], p->row.basis[indices[at] % cols * p->row.ld + j]));
+		const int index = e->indices[at];
+		float *u = line + index / cols * ld;
+		*u = __fadd_rn(*u, __fmul_rn(e->values[at], p->row.basis[index % cols * p->row.ld + j]));
 	}
 	inverse(&p->column, p->secants, line, ld);
 	for (int i = 0; i < rows; i++) {
-		const long long at = corner + i * p->stride;
-		e->delta[at] = __fsub_rn(momentum(e, at), line[i * ld]);
+		const long long at = i * p->stride + j;
+		e->left[at] = __fsub_rn(momentum(e, at), line[i * ld]);
 	}
 }
 
-// Kernel.Encode for a tensor, chunk by chunk. The launch gives each block rows·(cols|1) floats of
+// Kernel.EncodeTo for a model, chunk by chunk. The launch gives each block rows·(cols|1) floats of
 // shared memory for the coefficients. The distance between rows is an odd number of floats, so that
 // accesses spread over the banks in both directions of a transform.
-KERNEL psyche_distro_encode(encoding e) {
+KERNEL psyche_distro_encode(encoding all) {
 	DYNAMIC_SHARED(float, coefficients);
 	SHARED(selection, shared, 1);
 	selection *s = &shared[0];
-	const plan *p = &e.p;
-	const int rows = p->column.n, cols = p->row.n, ld = cols | 1;
-	for (long long chunk = blockIdx.x; chunk < p->chunks; chunk += gridDim.x) {
-		const long long corner = place(p, chunk);
+	for (long long number = blockIdx.x; number < all.m.firsts[all.m.tensors]; number += gridDim.x) {
+		const chunk_encoding e = chunk_of(&all, number);
+		const plan *p = e.p;
+		const int rows = p->column.n, cols = p->row.n, ld = cols | 1;
 		EACH_THREAD {
 			if (lane == 0)
 				s->largest = 0;
 			for (int j = lane; j < cols; j += THREADS) {
 				for (int i = 0; i < rows; i++)
-					coefficients[i * ld + j] = momentum(&e, corner + i * p->stride + j);
+					coefficients[i * ld + j] = momentum(&e, i * p->stride + j);
 				forward(&p->column, p->secants, coefficients + j, ld);
 			}
 		}
@@ -519,14 +564,14 @@ KERNEL psyche_distro_encode(encoding e) {
 			SYNC;
 			EACH_THREAD {
 				if (lane == 0)
-					atomicMin(e.bad, chunk);
+					atomicMin(all.bad, number);
 			}
 			continue;
 		}
-		select_top(&e, chunk, coefficients, ld, s);
+		select_top(&e, coefficients, ld, s);
 		EACH_THREAD {
 			for (int j = lane; j < cols; j += THREADS)
-				subtract(&e, chunk, (int)s->count, j, coefficients + j, ld);
+				subtract(&e, (int)s->count, j, coefficients + j, ld);
 		}
 		SYNC;
 	}

@@ -143,7 +143,7 @@ func (m *machine) load(ptx []byte) error {
 		}
 		return err
 	}
-	for _, name := range []string{kernelApply, kernelAdd, kernelEncode} {
+	for _, name := range kernelNames {
 		symbol := C.CString(name)
 		var kernel unsafe.Pointer
 		code := C.psyche_cuModuleGetFunction(m.driver, &kernel, m.module, symbol)
@@ -191,8 +191,8 @@ func (m *machine) read(to []byte, from DevicePointer) error {
 	return m.failure("cuMemcpyDtoH", C.psyche_cuMemcpyDtoH(m.driver, unsafe.Pointer(unsafe.SliceData(to)), C.uint64_t(from), C.size_t(len(to))))
 }
 
-// launch runs a kernel over the given number of work items, with shared bytes of dynamic shared
-// memory, and waits for it to end.
+// launch starts a kernel over the given number of work items, with shared bytes of dynamic shared
+// memory.
 func (m *machine) launch(kernel string, work, shared int, arguments unsafe.Pointer) error {
 	const granted = 48 << 10 // shared memory that a block may use without requesting more
 	function := m.kernels[kernel]
@@ -206,10 +206,12 @@ func (m *machine) launch(kernel string, work, shared int, arguments unsafe.Point
 	if err := m.failure("cuLaunchKernel", code); err != nil {
 		return fmt.Errorf("%s: %w", kernel, err)
 	}
-	if err := m.failure("cuCtxSynchronize", C.psyche_cuCtxSynchronize(m.driver)); err != nil {
-		return fmt.Errorf("%s: %w", kernel, err)
-	}
 	return nil
+}
+
+// wait waits for the end of the kernels, and returns their error.
+func (m *machine) wait() error {
+	return m.failure("cuCtxSynchronize", C.psyche_cuCtxSynchronize(m.driver))
 }
 
 // close releases the module and the context. The libraries stay open.

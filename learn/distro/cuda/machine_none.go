@@ -20,4 +20,5 @@ func (*machine) free(DevicePointer) error                      { return ErrNoCUD
 func (*machine) write(DevicePointer, []byte) error             { return ErrNoCUDA }
 func (*machine) read([]byte, DevicePointer) error              { return ErrNoCUDA }
 func (*machine) launch(string, int, int, unsafe.Pointer) error { return ErrNoCUDA }
+func (*machine) wait() error                                   { return ErrNoCUDA }
 func (*machine) close() error                                  { return ErrNoCUDA }

@@ -33,7 +33,7 @@ func TestCompiledKernelsRoundEveryOperation(t *testing.T) {
 		if target := fmt.Sprintf(".target sm_%d", capability); !strings.Contains(text, target) {
 			t.Errorf("compute capability %d: the PTX does not contain %s", capability, target)
 		}
-		for _, name := range []string{kernelApply, kernelAdd, kernelEncode} {
+		for _, name := range kernelNames {
 			if !strings.Contains(text, ".entry "+name+"(") {
 				t.Errorf("compute capability %d: no kernel %s", capability, name)
 			}
@@ -43,7 +43,7 @@ func TestCompiledKernelsRoundEveryOperation(t *testing.T) {
 			found[match[1]]++
 		}
 		t.Logf("compute capability %d: %v", capability, found)
-		for _, want := range []string{"add.rn.f32", "sub.rn.f32", "mul.rn.f32", "div.rn.f32"} {
+		for _, want := range []string{"add.rn.f32", "sub.rn.f32", "mul.rn.f32", "div.rn.f32", "add.rn.f64", "mul.rn.f64", "div.rn.f64", "sqrt.rn.f64"} {
 			if found[want] == 0 {
 				t.Errorf("compute capability %d: no %s: was anything compiled?", capability, want)
 			}

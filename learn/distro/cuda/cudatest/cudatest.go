@@ -58,7 +58,7 @@ func Build(directory string) (string, error) {
 	if err := os.WriteFile(source, []byte(driver), 0o600); err != nil {
 		return "", err
 	}
-	arguments := append(strings.Fields("-std=gnu11 -O1 -Wall -Werror -ffp-contract=off -shared -fPIC"), "-I", kernels, "-o", library, source)
+	arguments := append(strings.Fields("-std=gnu11 -O1 -Wall -Werror -ffp-contract=off -shared -fPIC"), "-I", kernels, "-o", library, source, "-lm", "-ldl")
 	if out, err := exec.Command(compiler, arguments...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s %v: %w\n%s", compiler, arguments, err, out)
 	}

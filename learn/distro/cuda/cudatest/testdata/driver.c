@@ -5,6 +5,7 @@
 // guard page that may not be accessed follows every allocation.
 
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -27,10 +28,16 @@ static _Alignas(16) char dynamic[1 << 18];
 	static type name[size]; \
 	memset(name, 0xff, sizeof name)
 #define DYNAMIC_SHARED(type, name) type *name = (type *)dynamic
+#define TABLE static const
 static float __fadd_rn(float a, float b) { return a + b; }
 static float __fsub_rn(float a, float b) { return a - b; }
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fdiv_rn(float a, float b) { return a / b; }
+static double __dadd_rn(double a, double b) { return a + b; }
+static double __dmul_rn(double a, double b) { return a * b; }
+static double __ddiv_rn(double a, double b) { return a / b; }
+static double __dsqrt_rn(double a) { return sqrt(a); }
+static float __double2float_rn(double a) { return (float)a; }
 static unsigned __float_as_uint(float a) {
 	unsigned b;
 	memcpy(&b, &a, sizeof b);
@@ -62,6 +69,26 @@ static long long atomicMin(long long *at, long long v) {
 }
 
 #include "kernel.cu"
+#include "measure.cu"
+
+// Each kernel and the type of its arguments.
+#define KERNELS(F) \
+	F(psyche_distro_apply, decoding) \
+	F(psyche_distro_add, decoding) \
+	F(psyche_distro_encode, encoding) \
+	F(psyche_distro_squares, squaring) \
+	F(psyche_distro_samples, sampling) \
+	F(psyche_distro_floors, flooring) \
+	F(psyche_distro_digest, digesting) \
+	F(psyche_distro_gather, gathering)
+
+#define START(name, arguments) \
+	static void start_##name(const void *a) { name(*(const arguments *)a); }
+KERNELS(START)
+
+static const struct function { const char *name; void (*start)(const void *arguments); } functions[] = {
+#define FUNCTION(name, arguments) {#name, start_##name},
+	KERNELS(FUNCTION)};
 
 enum { SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
 
@@ -94,6 +121,21 @@ static int within(uint64_t address, size_t size) {
 			address + size <= (uint64_t)allocations[i].at + allocations[i].size)
 			return 1;
 	return 0;
+}
+
+// strict calls a function of a library in the process whose memory may be accessed only by kernels and
+// copies: psyche_strict_open or psyche_strict_close. Without such a library it does nothing.
+static void strict(const char *name) {
+	void (*function)(void);
+	*(void **)&function = dlsym(RTLD_DEFAULT, name);
+	if (function)
+		function();
+}
+
+static void copy(void *to, const void *from, size_t size) {
+	strict("psyche_strict_open");
+	memcpy(to, from, size);
+	strict("psyche_strict_close");
 }
 
 int cuGetErrorName(int code, const char **name) {
@@ -199,14 +241,14 @@ int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size) {
 	CURRENT("cuMemcpyHtoD");
 	if (!within(to, size))
 		return INVALID_VALUE;
-	memcpy((void *)to, from, size);
+	copy((void *)to, from, size);
 	return SUCCESS;
 }
 int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size) {
 	CURRENT("cuMemcpyDtoH");
 	if (!within(from, size))
 		return INVALID_VALUE;
-	memcpy(to, (const void *)from, size);
+	copy(to, (const void *)from, size);
 	return SUCCESS;
 }
 
@@ -224,22 +266,19 @@ int cuModuleUnload(void *module) {
 }
 int cuModuleGetFunction(void **function, void *module, const char *name) {
 	CURRENT("cuModuleGetFunction");
-	if (module == text && strcmp(name, "psyche_distro_apply") == 0)
-		*function = (void *)psyche_distro_apply;
-	else if (module == text && strcmp(name, "psyche_distro_add") == 0)
-		*function = (void *)psyche_distro_add;
-	else if (module == text && strcmp(name, "psyche_distro_encode") == 0)
-		*function = (void *)psyche_distro_encode;
-	else
-		return NOT_FOUND;
-	return SUCCESS;
+	for (size_t i = 0; module == text && i < sizeof functions / sizeof *functions; i++)
+		if (strcmp(name, functions[i].name) == 0) {
+			*function = (void *)&functions[i];
+			return SUCCESS;
+		}
+	return NOT_FOUND;
 }
 
 static size_t dynamic_allowed = 48 << 10;
 
 int cuFuncSetAttribute(void *function, int attribute, int value) {
 	CURRENT("cuFuncSetAttribute");
-	if (attribute != 8 || function != (void *)psyche_distro_encode || (size_t)value > sizeof dynamic)
+	if (attribute != 8 || strcmp(((struct function *)function)->name, "psyche_distro_encode") != 0 || (size_t)value > sizeof dynamic)
 		return INVALID_VALUE;
 	dynamic_allowed = value;
 	return SUCCESS;
@@ -252,16 +291,15 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
 	if (x == 0 || x > 0x7fffffff || y != 1 || z != 1 || tx != THREADS || ty != 1 || tz != 1 || stream || extra || shared > dynamic_allowed)
 		return INVALID_VALUE;
 	pthread_mutex_lock(&one_at_a_time);
+	strict("psyche_strict_open");
 	downwards = !downwards;
 	gridDim.x = x;
 	for (unsigned i = 0; i < x; i++) {
 		blockIdx.x = downwards ? x - 1 - i : i;
 		memset(dynamic, 0xff, shared);
-		if (function == (void *)psyche_distro_encode)
-			psyche_distro_encode(*(encoding *)parameters[0]);
-		else
-			((void (*)(decoding))function)(*(decoding *)parameters[0]);
+		((const struct function *)function)->start(parameters[0]);
 	}
+	strict("psyche_strict_close");
 	pthread_mutex_unlock(&one_at_a_time);
 	return SUCCESS;
 }

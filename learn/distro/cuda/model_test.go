@@ -1,0 +1,254 @@
+//go:build cgo && linux
+
+package cuda
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/distrotest"
+)
+
+// modelRig is a model of many tensors on a device, and the same numbers on the host.
+type modelRig struct {
+	device  *Device
+	model   *Model
+	kernel  *distro.Kernel
+	layouts []distro.Layout
+}
+
+func newModelRig(t *testing.T, d *Device, topK int) *modelRig {
+	t.Helper()
+	r := &modelRig{device: d, kernel: kernel(t, "")}
+	for _, c := range distrotest.Shapes {
+		l, err := distro.NewLayout(c.Shape, c.Chunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.layouts = append(r.layouts, l)
+	}
+	model, err := d.NewModel(r.layouts, topK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.model = model
+	t.Cleanup(func() {
+		if err := model.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// values returns numbers for all tensors. One tensor contains only zeros, and a third of each tensor is quiet.
+func (r *modelRig) values(seed uint64, scale float64) (values [][]float32) {
+	for i, l := range r.layouts {
+		v := normal(seed+uint64(i), l.Elements(), scale)
+		if i == 7 {
+			clear(v)
+		}
+		for j := range v[:len(v)/3] {
+			v[j] *= 1e-5
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+func (r *modelRig) upload(t *testing.T, values [][]float32) (buffers []*deviceBuffer, tensors []Tensor) {
+	t.Helper()
+	for _, v := range values {
+		b := buffer(t, r.device, v)
+		buffers, tensors = append(buffers, b), append(tensors, b.Tensor())
+	}
+	return buffers, tensors
+}
+
+func (r *modelRig) same(t *testing.T, subject string, got []*deviceBuffer, want [][]float32) {
+	t.Helper()
+	for i := range want {
+		sameBits(t, subject, values(t, got[i]), want[i])
+	}
+}
+
+func clones(values [][]float32) (copies [][]float32) {
+	for _, v := range values {
+		copies = append(copies, slices.Clone(v))
+	}
+	return copies
+}
+
+func testModel(t *testing.T, d *Device) {
+	const topK, least = 9, 1e-6
+	r := newModelRig(t, d, topK)
+	delta, grad := r.values(1, 1), r.values(2, 1)
+	left, weights := clones(delta), r.values(3, 0.02)
+	deltas, deltaAt := r.upload(t, delta)
+	_, gradAt := r.upload(t, grad)
+	lefts, leftAt := r.upload(t, left)
+	onDevice, weightsAt := r.upload(t, weights)
+	p := distro.EncodeParams{Decay: 0.9, LR: 0.013, TopK: topK}
+	var want []codec.TensorResult
+	for i, l := range r.layouts {
+		reference := p
+		reference.Floor = max(least, r.kernel.Floor(delta[i], grad[i], p))
+		result, err := r.kernel.EncodeTo(l, delta[i], left[i], grad[i], reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, result)
+	}
+	got, err := r.model.Encode(deltaAt, leftAt, gradAt, p, least)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if !slices.Equal(got[i].Counts, want[i].Counts) || !slices.Equal(got[i].Indices, want[i].Indices) {
+			t.Fatalf("tensor %d: other coefficients were selected", i)
+		}
+		sameBits(t, "coefficients", got[i].Values, want[i].Values)
+	}
+	r.same(t, "old momentum", deltas, delta)
+	r.same(t, "new momentum", lefts, left)
+	r.checkLeaves(t, leftAt, left, want)
+	if _, err := r.model.Encode(deltaAt, deltaAt, gradAt, p, least); err != nil {
+		t.Fatal(err)
+	}
+	r.same(t, "new momentum in place", deltas, left)
+
+	signs := make([]codec.TensorResult, len(want))
+	for i, result := range want {
+		signs[i] = codec.TensorResult{Counts: result.Counts, Indices: result.Indices, Values: slices.Clone(result.Values)}
+		distrotest.ToSigns(signs[i])
+	}
+	results, apply := [][]codec.TensorResult{want, signs, signs}, distro.ApplyParams{LR: 0.013, WeightFactor: 0.999}
+	for i, l := range r.layouts {
+		if err := r.kernel.DecodeApply(l, []codec.TensorResult{want[i], signs[i], signs[i]}, weights[i], apply); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.kernel.AddBack(l, left[i], want[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.model.Apply(results, weightsAt, apply); err != nil {
+		t.Fatal(err)
+	}
+	r.same(t, "weights", onDevice, weights)
+	if err := r.model.AddBack(leftAt, want); err != nil {
+		t.Fatal(err)
+	}
+	r.same(t, "momentum with the result again", lefts, left)
+}
+
+// checkLeaves compares the leaves and all chunks of the momenta.
+func (r *modelRig) checkLeaves(t *testing.T, delta []Tensor, onHost [][]float32, taken []codec.TensorResult) {
+	t.Helper()
+	leaves, err := r.model.Leaves(delta, taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want [][32]byte
+	var numbers []uint32
+	for i, l := range r.layouts {
+		_, ofTensor, err := r.kernel.Leaves(l, onHost[i], taken[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, ofTensor...)
+	}
+	if !slices.Equal(leaves, want) {
+		t.Error("the leaves differ")
+	}
+	for number := range want {
+		if number%7 == 0 {
+			numbers = append(numbers, uint32(number))
+		}
+	}
+	chunks, err := r.model.Chunks(delta, numbers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, number := range numbers {
+		tensor := r.model.tensor(int(number))
+		within := int(number) - int(r.model.chunks.firsts[tensor])
+		sameBits(t, "chunk", chunks[i], r.layouts[tensor].Chunk(onHost[tensor], within, nil))
+	}
+	last := len(r.layouts) - 1
+	one, err := r.model.Chunk(delta[last], last, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBits(t, "one chunk", one, r.layouts[last].Chunk(onHost[last], 3, nil))
+}
+
+// TestModelHasTheBitsOfTheReference computes on tensors of all shapes at once.
+func TestModelHasTheBitsOfTheReference(t *testing.T) { testModel(t, emulated(t)) }
+
+func TestModelOnADevice(t *testing.T) { testModel(t, real(t)) }
+
+func TestNormsOnTheDevice(t *testing.T) {
+	r := newModelRig(t, emulated(t), 1)
+	numbers := r.values(5, 3)
+	_, at := r.upload(t, numbers)
+	norms, err := r.model.Norms(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := func(subject string, got, want float64) {
+		t.Helper()
+		if !(math.Abs(got-want) <= 1e-12*want) {
+			t.Errorf("%s: %v, want %v", subject, got, want)
+		}
+	}
+	for i, v := range numbers {
+		near("norm of a tensor", norms[i], distro.Norm(1, [][]float32{v}))
+	}
+	norm, err := r.model.Norm(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near("norm", norm, distro.Norm(1, numbers))
+	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(-1)), math.MaxFloat32} {
+		last := numbers[len(numbers)-1]
+		last[len(last)-1] = bad
+		at[len(at)-1] = buffer(t, r.device, last).Tensor()
+		norm, err := r.model.Norm(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if finite := !math.IsNaN(norm) && !math.IsInf(norm, 0); finite != (bad == math.MaxFloat32) {
+			t.Errorf("norm with %v: %v", bad, norm)
+		}
+	}
+}
+
+// TestModelThatIsNotFinite checks that the error names the tensor and the chunk, and that the chunk
+// is not written.
+func TestModelThatIsNotFinite(t *testing.T) {
+	r := newModelRig(t, emulated(t), 4)
+	delta, grad := r.values(1, 1), r.values(2, 1)
+	const tensor, chunk = 8, 3
+	at := 0
+	for l := r.layouts[tensor]; ; at++ { // the first element of the chunk
+		if marked := make([]float32, l.Elements()); at < len(marked) {
+			if marked[at] = 1; l.Chunk(marked, chunk, nil)[0] == 1 {
+				break
+			}
+		}
+	}
+	grad[tensor][at] = float32(math.Inf(1))
+	_, deltaAt := r.upload(t, delta)
+	_, gradAt := r.upload(t, grad)
+	lefts, leftAt := r.upload(t, delta)
+	_, err := r.model.Encode(deltaAt, leftAt, gradAt, distro.EncodeParams{Decay: 0.9, LR: 1, TopK: 4}, audit.Least)
+	if !errors.Is(err, distro.ErrNotFinite) {
+		t.Fatalf("error %v, want ErrNotFinite", err)
+	}
+	got := r.layouts[tensor].Chunk(values(t, lefts[tensor]), chunk, nil)
+	sameBits(t, "refused chunk", got, r.layouts[tensor].Chunk(delta[tensor], chunk, nil))
+}
