@@ -53,7 +53,7 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 			return err
 		}
 		a.step = step
-		a.statistics.tell(step, rate, length, values, nil)
+		a.statistics.tell(step, rate, length, func() (_, _ [][]float32) { return values, nil })
 		return nil
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the weights have changed")
 			}
-			compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
+			compareMomentum(t, momentumOf(trainer.distro().optimizer), momentumOf(other.distro().optimizer))
 			if len(trainer.distro().optimizer.sent) != 1 || trainer.distro().optimizer.encoded != 1 {
 				t.Errorf("%d results are waiting", len(trainer.distro().optimizer.sent))
 			}
@@ -65,7 +65,7 @@ func TestStepThatComesLater(t *testing.T) {
 		done <- err
 	}()
 	<-waits
-	compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
+	compareMomentum(t, momentumOf(trainer.distro().optimizer), momentumOf(other.distro().optimizer))
 	close(begin)
 	if err := <-done; err != nil {
 		t.Fatal(err)

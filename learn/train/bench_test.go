@@ -32,7 +32,7 @@ func BenchmarkOptimizer(b *testing.B) {
 	b.Run("encode", func(b *testing.B) {
 		for b.Loop() {
 			o.sent = map[uint32][]codec.TensorResult{}
-			if payload, err = o.encode(testHeader(1), gradients, 1, 1e-3); err != nil {
+			if payload, err = o.encode(testHeader(1), vectors{here: gradients}, 1, 1e-3); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -84,7 +84,7 @@ func BenchmarkAuditedEncode(b *testing.B) {
 		step++
 		header := testHeader(step)
 		header.Precision, header.Batch = audit.F32.Code(), [32]byte{1}
-		if _, err := o.encode(header, gradients, 1, 1e-3); err != nil {
+		if _, err := o.encode(header, vectors{here: gradients}, 1, 1e-3); err != nil {
 			b.Fatal(err)
 		}
 		delete(o.sent, step)

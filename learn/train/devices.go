@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/psyche-go/psyche/core/codec"
-	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -28,16 +26,15 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 }
 
 // apart is a worker on another device, with a copy of the model there. Gradients accumulate on the
-// device. The copy follows the replica's weights, which stay on the CPU, where all members decode
-// results to the same bits. Before use, the copy is refreshed if the weights have changed since.
-// Code that makes the same change to the weights here and on the device, such as an applier, sets
-// seen, which saves the refresh.
+// device. Before use, the copy is refreshed from the store if the store's weights have changed since.
+// With kernels, the device moves the copy itself by the results of a step, with the bits that all
+// members compute. The store's weights are then older, until parallel.bring copies them back.
 type apart struct {
 	single
 	from    *store
-	seen    uint64  // from.changes at the time when the copy was equal
-	applier applier // nil: every change needs a refresh
-	moves   uint64  // number of steps in which the applier moved the copy by coefficients
+	seen    uint64          // from.changes at the time when the copy was equal
+	kernels kernels         // nil: every change needs a refresh
+	kept    []*torch.Tensor // copy of the weights, see keep; nil before the first call
 }
 
 // newApart starts an engine of the device with a number of threads, and copies the model to it. The
@@ -60,6 +57,9 @@ func newApart(ctx context.Context, from *store, device torch.Device, threads int
 func (a *apart) refresh(ctx context.Context) error {
 	if a.seen == a.from.changes {
 		return nil
+	}
+	if a.from.fresh != a.from.changes {
+		return errLost
 	}
 	if err := model.Refresh(ctx, a.twin, a.from.model); err != nil {
 		return fmt.Errorf("copy weights to %s: %w", a.twin.Engine().Device(), err)
@@ -104,35 +104,83 @@ func (a *apart) addMore(ctx context.Context, sums [][]float32) error {
 	})
 }
 
-// move applies results to the copy. libtorch and the applier use the legacy default stream, so the
-// device runs their work in order. The applier waits for the end of its work before it returns. The
-// engine does no other work meanwhile.
-func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.TensorResult, lr float32) error {
-	parameters := a.twin.Parameters()
-	return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
-		return o.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
-			weights := parameters[i].Tensor
-			there := cuda.Tensor{Address: cuda.DevicePointer(weights.Address()), Elements: int(weights.Numel())}
-			return a.applier.DecodeApply(o.layouts[i], ofTensor, there, p)
+// weights returns where the copy's weights are.
+func (a *apart) weights() []cuda.Tensor {
+	var tensors []*torch.Tensor
+	for _, p := range a.twin.Parameters() {
+		tensors = append(tensors, p.Tensor)
+	}
+	return addresses(tensors)
+}
+
+// allocate returns a tensor of zeros for each parameter.
+func (a *apart) allocate(ctx context.Context) (tensors []*torch.Tensor, err error) {
+	err = a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		for _, p := range a.from.parameters {
+			tensors = append(tensors, s.Keep(s.Zeros(torch.F32, p.shape...)))
+		}
+		return nil
+	})
+	return tensors, err
+}
+
+// keep copies the copy's weights, and returns a function that restores them.
+func (a *apart) keep(ctx context.Context) (back func() error, err error) {
+	if a.kept == nil {
+		if a.kept, err = a.allocate(ctx); err != nil {
+			return nil, err
+		}
+	}
+	move := func(f func(weights, kept *torch.Tensor)) error {
+		return a.twin.Engine().Do(context.WithoutCancel(ctx), false, func(*torch.Scope) error {
+			for i, p := range a.twin.Parameters() {
+				f(p.Tensor.Detach(), a.kept[i])
+			}
+			return nil
 		})
+	}
+	return func() error { return move(func(weights, kept *torch.Tensor) { weights.CopyFrom(kept) }) },
+		move(func(weights, kept *torch.Tensor) { kept.CopyFrom(weights) })
+}
+
+// takeGradients returns the accumulated gradients, which the worker forgets. The caller must free them.
+func (a *apart) takeGradients(ctx context.Context) (gradients []*torch.Tensor, err error) {
+	err = a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		for _, p := range a.twin.Parameters() {
+			g := p.Tensor.Grad()
+			if g == nil {
+				g = s.Zeros(torch.F32, p.Tensor.Shape()...)
+			}
+			gradients = append(gradients, s.Keep(g.Contiguous()))
+			p.Tensor.ClearGrad()
+		}
+		return nil
+	})
+	return gradients, err
+}
+
+// addThere adds the accumulated gradients to sums on another device, whose engine must be idle, and
+// forgets them.
+func (a *apart) addThere(ctx context.Context, sums []*torch.Tensor, device torch.Device) error {
+	return a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		for i, p := range a.twin.Parameters() {
+			err := s.Sub(func(*torch.Scope) error { // frees the copies
+				if grad := p.Tensor.Grad(); grad != nil {
+					sums[i].AddInPlace(grad.ToDevice(device), 1)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			p.Tensor.ClearGrad()
+		}
+		return nil
 	})
 }
 
-// A check reads as many bytes back as a refresh writes. The first steps detect a device that always
-// computes other bits. A device that starts to do so later is detected within checkEvery steps. The
-// checks cost less than half a percent of a refresh in each step, and the applier saves that refresh.
-const (
-	firstChecks = 3
-	checkEvery  = 256
-)
-
-// check is called after each step that moved the copy by coefficients. After the first firstChecks
-// of these steps, and after every checkEvery-th, it compares the copy with the weights. Otherwise a
-// device that computes other bits would move its copy away unnoticed.
-func (a *apart) check(ctx context.Context) error {
-	if a.moves++; a.moves > firstChecks && a.moves%checkEvery != 0 {
-		return nil
-	}
+// compare returns an error unless the copy has the bits of the store's weights.
+func (a *apart) compare(ctx context.Context) error {
 	return a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
 		for i, p := range a.twin.Parameters() {
 			err := s.Sub(func(*torch.Scope) error { // frees the tensors that were read back
@@ -149,13 +197,4 @@ func (a *apart) check(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-func (a *apart) closeMover() error {
-	if a.applier == nil {
-		return nil
-	}
-	err := a.applier.Close()
-	a.applier = nil
-	return err
 }

@@ -64,7 +64,7 @@ func TestDevicesTrainTheSame(t *testing.T) {
 					}
 				}
 			}
-			if !sameBits(here.distro().optimizer.momentum.now, there.distro().optimizer.momentum.now) {
+			if !sameBits(momentumOf(here.distro().optimizer), momentumOf(there.distro().optimizer)) {
 				t.Errorf("%s: momentum differs", name)
 			}
 		}
@@ -124,13 +124,17 @@ func TestDevicesFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	follows("after a step")
-	back := trainer.distro().lookAhead(1e-3)
+	back, err := trainer.distro().lookAhead(t.Context(), 1e-3)
+	if err != nil {
+		t.Fatal(err)
+	}
 	follows("looking ahead")
-	back()
+	if err := back(); err != nil {
+		t.Fatal(err)
+	}
 	follows("looking back")
 
 	other := checkpoint.Snapshot{Files: trainer.files}
-	var err error
 	if other.Tensors, err = model.Init([]byte(toyV3), 7); err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -20,6 +22,7 @@ type distroExchange struct {
 	rates     *rates
 	timings   timings
 	optimizer *optimizer
+	moves     comparisons // steps in which devices moved weights by coefficients
 }
 
 // encode computes the gradient of the batch, adds it to the momentum, and returns the bytes of the
@@ -27,35 +30,74 @@ type distroExchange struct {
 func (e *distroExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
 	step := header.Step
 	if e.optimizer.config.Lookahead {
-		defer e.lookAhead(e.rates.lr(max(step, 1) - 1))()
+		back, failure := e.lookAhead(ctx, e.rates.lr(max(step, 1)-1))
+		if failure != nil {
+			return nil, 0, failure
+		}
+		defer func() { err = errors.Join(err, back()) }()
 	}
-	err = e.replica.gradient(ctx, batch, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
-		gradients := float32s(tensors)
+	err = e.replica.gradient(ctx, batch, func(s *torch.Scope, mean float64, tensors []*torch.Tensor) error {
 		loss = mean
 		if err := begun(); err != nil {
 			return err
 		}
 		defer e.timings.ended(step, partEncode, time.Now())
-		var err error
-		length, lr := norm(gradients), e.rates.lr(step)
+		gradients, momentum := e.vectors(s, tensors), e.optimizer.momentum
+		length, err := momentum.norm(gradients)
+		if err != nil {
+			return err
+		}
+		lr := e.rates.lr(step)
 		if payload, err = e.optimizer.encode(header, gradients, length, lr); err == nil {
-			e.replica.statistics.tell(step, lr, length, gradients, e.optimizer.momentum.now)
+			e.replica.statistics.tell(step, lr, length, func() (_, _ [][]float32) { return copied(tensors), momentum.readInside() })
 		}
 		return err
 	})
+	if there, ok := e.optimizer.momentum.(*resident); ok && there.failed != nil {
+		if err := e.replica.parallel.bring(context.WithoutCancel(ctx)); err != nil {
+			return nil, 0, err
+		}
+		e.leaveDevices(there.failed)
+	}
 	return payload, loss, err
+}
+
+// vectors returns gradients in the form that the momentum needs.
+func (e *distroExchange) vectors(s *torch.Scope, gradients []*torch.Tensor) vectors {
+	if e.replica.parallel.home() != nil {
+		return vectors{there: gradients, scope: s}
+	}
+	return vectors{here: float32s(gradients)}
 }
 
 // lookAhead moves the model to the weights that it would have if the momentum not yet sent were
 // applied. The returned function restores the model from a copy of its bits, because arithmetic
 // cannot undo the rounding of a step.
-func (e *distroExchange) lookAhead(lr float32) (back func()) {
-	back = e.replica.keep()
-	for i, w := range e.replica.weights() {
-		ahead(w, e.optimizer.momentum.now[i], lr)
+func (e *distroExchange) lookAhead(ctx context.Context, lr float32) (back func() error, err error) {
+	r := e.replica
+	if back, err = r.keepAnywhere(ctx); err != nil {
+		return nil, err
 	}
-	e.replica.changed()
-	return back
+	if there, ok := e.optimizer.momentum.(*resident); ok {
+		err := there.each(func(_ *torch.Scope, i int) error {
+			there.on.twin.Parameters()[i].Tensor.Detach().AddInPlace(there.now[i].Sign(), -float64(lr))
+			return nil
+		})
+		r.parallel.moved()
+		if err != nil {
+			return nil, errors.Join(err, back())
+		}
+		return back, nil
+	}
+	values, err := e.optimizer.momentum.read()
+	if err != nil {
+		return nil, err
+	}
+	for i, w := range r.weights() {
+		ahead(w, values[i], lr)
+	}
+	r.changed()
+	return back, nil
 }
 
 // ahead moves every weight by lr against the sign of its momentum. A branch on the sign would be
@@ -70,43 +112,88 @@ func ahead(weights, momentum []float32, lr float32) {
 	}
 }
 
-// move applies results to the weights and, concurrently, to the copies on devices with an applier.
-// These copies then have the same bits and need no refresh. From time to time, they are compared
-// with the weights. A copy that differed before, for example because of lookahead, is not moved,
-// and gets its next refresh; so does a copy whose applier fails.
+// move applies results to the weights: on the devices that have kernels, else on the CPU.
 func (e *distroExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
 	r, lr := e.replica, e.rates.lr(step)
-	var copies []*apart
-	for _, a := range r.parallel.apart() {
-		if a.applier != nil && a.seen == r.changes {
-			copies = append(copies, a)
-		}
+	if r.parallel.home() != nil {
+		return e.moveThere(context.WithoutCancel(ctx), results, lr)
 	}
-	r.changed() // all copies need a refresh, until they are known to be equal
-	var group sync.WaitGroup
-	failures := make([]error, len(copies))
-	for i, a := range copies {
-		group.Go(func() { failures[i] = a.move(context.WithoutCancel(ctx), e.optimizer, results, lr) })
-	}
-	err := e.optimizer.apply(r.weights(), results, lr)
-	group.Wait()
+	r.changed()
+	return e.optimizer.apply(r.weights(), results, lr)
+}
+
+// moveThere applies results on all devices. In some steps it compares the weights with those that the
+// CPU computes. If they differ, or if a device fails while the CPU has the weights too, the optimizer
+// continues on the CPU.
+func (e *distroExchange) moveThere(ctx context.Context, results [][]codec.TensorResult, lr float32) error {
+	r, devices := e.replica, e.replica.parallel.apart()
+	params, err := e.optimizer.applyParams(lr)
 	if err != nil {
 		return err
 	}
-	telling := lr > 0 && !empty(results)
-	for i, a := range copies {
-		failure := failures[i]
-		if failure == nil && telling {
-			failure = a.check(context.WithoutCancel(ctx))
+	compares := lr > 0 && !empty(results) && e.moves.next()
+	if compares {
+		if err := r.parallel.bring(ctx); err != nil {
+			return err
 		}
+	}
+	kept := r.fresh == r.changes // the CPU has the weights, if the devices fail
+	group, inner := errgroup.WithContext(ctx)
+	for _, a := range devices {
+		group.Go(func() error {
+			if err := a.refresh(ctx); err != nil {
+				return err
+			}
+			return a.twin.Engine().Do(inner, false, func(*torch.Scope) error { return a.kernels.Apply(results, a.weights(), params) })
+		})
+	}
+	failure := group.Wait()
+	if failure == nil {
+		r.parallel.moved()
+	}
+	switch {
+	case failure == nil && !compares || errors.Is(failure, distro.ErrInput):
+		return failure
+	case failure != nil && !kept:
+		r.changes++ // some weights have moved
+		return fmt.Errorf("%w: %w", errLost, failure)
+	case failure != nil:
+		r.changes++
+	}
+	r.fresh = r.changes
+	if err := e.optimizer.apply(r.weights(), results, lr); err != nil {
+		return err
+	}
+	for _, a := range devices {
 		if failure == nil {
-			a.seen = r.changes
-			continue
+			failure = a.compare(ctx)
 		}
-		r.log.Warn("the optimizer's kernels failed on the device: weights will be copied there for every step from now on",
-			"device", a.twin.Engine().Device().String(), "because", errors.Join(failure, a.closeMover()))
+	}
+	if failure != nil {
+		e.leaveDevices(failure)
 	}
 	return nil
+}
+
+// leaveDevices makes the optimizer continue on the CPU, from the store's weights, which must be fresh.
+func (e *distroExchange) leaveDevices(because error) {
+	r, o := e.replica, e.optimizer
+	defer o.history.lock()()
+	here, err := o.momentum.(*resident).here()
+	if err != nil {
+		here = newBuffers(o.kernel, o.layouts)
+		if o.history != nil {
+			here.before = zeros(o.layouts)
+			o.history.forget()
+		}
+	}
+	o.momentum = here
+	if o.history != nil {
+		o.history.values = here
+	}
+	r.log.Warn("the optimizer's kernels failed on the device: the optimizer continues on the CPU, and weights will be copied to the device for every step",
+		"because", errors.Join(because, err, r.parallel.closeKernels()))
+	r.changed() // all copies need a refresh
 }
 
 // empty reports whether results have no coefficients, such as the first results after a cold start.
@@ -126,7 +213,7 @@ func (e *distroExchange) finalize(step uint32, counted bool) error {
 	return e.optimizer.finalize(step, counted)
 }
 
-func (e *distroExchange) reset() { e.optimizer.reset() }
+func (e *distroExchange) reset() error { return e.optimizer.reset() }
 
 func (e *distroExchange) state(lend bool) (OptimizerState, error) {
 	o := e.optimizer
@@ -138,7 +225,11 @@ func (e *distroExchange) state(lend bool) (OptimizerState, error) {
 	if o.newest != e.replica.step {
 		state.Trained = o.newest
 	}
-	state.add(momentumName, e.replica.parameters, o.momentum.now, lend)
+	values, err := o.momentum.read()
+	if err != nil {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+	}
+	state.add(momentumName, e.replica.parameters, values, lend)
 	return state, nil
 }
 
@@ -156,12 +247,16 @@ func (e *distroExchange) setState(state OptimizerState) error {
 	if length := norm(values); !(length <= maxUpdate) {
 		return fmt.Errorf("%w: optimizer state is out of range", errModel)
 	}
-	o.reset()
+	if err := o.reset(); err != nil {
+		return err
+	}
 	if o.history != nil {
 		e.replica.log.Info("momentum reset: with audits it must continue from a result of this process")
 		return nil
 	}
-	copyAll(o.momentum.now, values)
+	if err := o.momentum.write(values); err != nil {
+		return err
+	}
 	o.encoded, o.newest = state.Updates, state.Step
 	if state.Trained != 0 {
 		o.newest = state.Trained

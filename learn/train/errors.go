@@ -20,6 +20,8 @@ var (
 	// ErrChanged means that the weights changed during a query, so that its partial output comes from
 	// two models.
 	ErrChanged = errors.New("the model was trained in the meantime")
+	// errLost means that a device failed while it changed the only copy of the weights.
+	errLost = errors.New("the weights on the device are lost: restart the client, which downloads the model again")
 	// errTorn means that a step was interrupted halfway.
 	errTorn = errors.New("the step was interrupted")
 )

@@ -44,6 +44,9 @@ func (d *distroExaminer) recompute(ctx context.Context, x audit.Recomputation, b
 	if d.optimizer.config.Lookahead {
 		return fmt.Errorf("%w: lookahead", errUnsupported)
 	}
+	if err := d.replica.parallel.bring(ctx); err != nil {
+		return err
+	}
 	back, err := d.earlier.restore(x)
 	defer func() { err = errors.Join(err, back()) }()
 	if err != nil {
@@ -58,7 +61,7 @@ func (d *distroExaminer) recompute(ctx context.Context, x audit.Recomputation, b
 func (d *distroExaminer) gradientIn(ctx context.Context, p audit.Precision, batch data.Batch, use func(gradients [][]float32) error) error {
 	if p == precisionOf(d.computes) {
 		return d.replica.gradient(ctx, batch, func(_ *torch.Scope, _ float64, tensors []*torch.Tensor) error {
-			return use(float32s(tensors))
+			return use(copied(tensors))
 		})
 	}
 	gradients, err := d.other.gradient(ctx, d.replica, typeOf(p), batch)

@@ -272,7 +272,7 @@ func TestStateOfAnAuditedRunIsNotTaken(t *testing.T) {
 	if err := a.trainer.SetOptimizerState(t.Context(), state); err != nil {
 		t.Fatal(err)
 	}
-	if norm(a.trainer.distro().optimizer.momentum.now) != 0 {
+	if norm(momentumOf(a.trainer.distro().optimizer)) != 0 {
 		t.Error("the momentum is not zero")
 	}
 }
@@ -399,7 +399,7 @@ func TestRollback(t *testing.T) {
 		for step := uint32(1); step <= 7; step++ {
 			lost := step == 1 || step == 4 || step == 5
 			batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
-			before := copySlices(a.trainer.distro().optimizer.momentum.now)
+			before := copySlices(momentumOf(a.trainer.distro().optimizer))
 			if _, _, err := a.trainer.Train(t.Context(), step, batch, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -410,7 +410,7 @@ func TestRollback(t *testing.T) {
 					a.hold(step, false) // the second call changes nothing
 					return context.Canceled
 				})
-				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.distro().optimizer.momentum.now) {
+				if !errors.Is(err, context.Canceled) || !sameBits(before, momentumOf(a.trainer.distro().optimizer)) {
 					t.Errorf("lag %d, step %d: error %v, or the momentum is a different one", lag, step, err)
 				}
 				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, errStep) {
@@ -424,7 +424,7 @@ func TestRollback(t *testing.T) {
 			}
 			a.applyOldest()
 			twin.apply(step + 1 - lag)
-			if !sameBits(a.trainer.distro().optimizer.momentum.now, twin.trainer.distro().optimizer.momentum.now) {
+			if !sameBits(momentumOf(a.trainer.distro().optimizer), momentumOf(twin.trainer.distro().optimizer)) {
 				t.Fatalf("lag %d, step %d: the momentum differs from training with the attested results only", lag, step)
 			}
 		}
@@ -458,7 +458,7 @@ func TestInjectedMomentumIsFound(t *testing.T) {
 			a.applyOldest()
 			step++
 		}
-		for _, delta := range a.trainer.distro().optimizer.momentum.now {
+		for _, delta := range momentumOf(a.trainer.distro().optimizer) {
 			for i := range delta {
 				delta[i] += 1e-4
 			}

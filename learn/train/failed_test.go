@@ -36,16 +36,18 @@ func TestFailedCommitChangesNothing(t *testing.T) {
 			}
 			encode := func(step uint32) ([]byte, error) {
 				gradients := randomSlices(uint64(step), 0.01)
-				return o.encode(header(step), gradients, norm(gradients), 1e-2)
+				return o.encode(header(step), vectors{here: gradients}, norm(gradients), 1e-2)
 			}
-			return member{encode, o.momentum, o.history, o.layouts, func() int { return len(o.sent) }}
+			return member{encode, o.momentum.(*buffers), o.history, o.layouts, func() int { return len(o.sent) }}
 		},
 		"localsteps": func() member {
 			r, err := newResidual(*toyLocalSteps(), testShapes, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.commit()
+			if err := r.commit(); err != nil {
+				t.Fatal(err)
+			}
 			encode := func(step uint32) ([]byte, error) {
 				return r.encode(header(step), randomSlices(uint64(step), 0.01), randomSlices(uint64(step)+100, 0.01), 1e-2)
 			}

@@ -35,15 +35,17 @@ func TestLookaheadIsUndoneToTheBit(t *testing.T) {
 		}
 	}
 	before := copySlices(trainer.weights())
-	back := trainer.distro().lookAhead(2e-3)
+	back, err := trainer.distro().lookAhead(t.Context(), 2e-3)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if sameBits(before, trainer.weights()) {
 		t.Error("nothing was looked ahead to")
 	}
 	for _, w := range trainer.weights() {
 		ahead(w, make([]float32, len(w)), 2e-3) // without momentum, weights do not move
 	}
-	back()
-	if !sameBits(before, trainer.weights()) {
+	if err := back(); err != nil || !sameBits(before, trainer.weights()) {
 		t.Error("the look-ahead is not undone")
 	}
 	if _, _, err := trainer.Train(t.Context(), 2, toyBatch(4, 8), nil); err != nil {
@@ -122,12 +124,12 @@ func TestClientWithoutABatchDecaysWeightsAndClearsSentCoefficients(t *testing.T)
 		}
 	}
 	apply(1, train(busy, 1, 0), train(idle, 1, 2))
-	left := copySlices(idle.distro().optimizer.momentum.now)
+	left := copySlices(momentumOf(idle.distro().optimizer))
 	apply(2, train(busy, 2, 4))
 	if digest(t, busy) != digest(t, idle) {
 		t.Error("the member without a batch has other weights")
 	}
-	if len(idle.distro().optimizer.sent) != 0 || !sameBits(left, idle.distro().optimizer.momentum.now) {
+	if len(idle.distro().optimizer.sent) != 0 || !sameBits(left, momentumOf(idle.distro().optimizer)) {
 		t.Error("the sent coefficients are still pending, or were removed twice")
 	}
 	before := copySlices(idle.weights())
@@ -146,7 +148,7 @@ func TestClientWithoutABatchDecaysWeightsAndClearsSentCoefficients(t *testing.T)
 func TestMomentumBeginsAsZeros(t *testing.T) {
 	for range 3 { // memory that was used before may contain other values
 		o := newTestOptimizer(t, testDistro())
-		for _, delta := range o.momentum.now {
+		for _, delta := range momentumOf(o) {
 			if slices.ContainsFunc(delta, func(v float32) bool { return v != 0 }) {
 				t.Fatal("a new optimizer has a momentum")
 			}
@@ -155,7 +157,7 @@ func TestMomentumBeginsAsZeros(t *testing.T) {
 			}
 		}
 		o.reset()
-		for _, delta := range o.momentum.now {
+		for _, delta := range momentumOf(o) {
 			if slices.ContainsFunc(delta, func(v float32) bool { return v != 0 }) {
 				t.Fatal("a reset optimizer has a momentum")
 			}
@@ -172,7 +174,7 @@ func TestSentCoefficientsAreRemovedOnceAtEveryLag(t *testing.T) {
 		c := testDistro()
 		c.ApplyLag = uint8(lag)
 		o, shadow := newTestOptimizer(t, c), newTestOptimizer(t, c)
-		momentum := shadow.momentum.now
+		momentum := momentumOf(shadow)
 		for step := uint32(1); step <= last; step++ {
 			gradients := randomSlices(uint64(step), 0.01)
 			_, results, err := o.decode(encodeStep(t, o, step, gradients))
@@ -194,12 +196,12 @@ func TestSentCoefficientsAreRemovedOnceAtEveryLag(t *testing.T) {
 			if step >= lag {
 				finalizeStep(t, o, step-lag+1)
 			}
-			compareMomentum(t, o.momentum.now, momentum)
+			compareMomentum(t, momentumOf(o), momentum)
 		}
 		for step := last - lag + 2; step <= last; step++ { // the end of an epoch
 			finalizeStep(t, o, step)
 		}
-		compareMomentum(t, o.momentum.now, momentum)
+		compareMomentum(t, momentumOf(o), momentum)
 		if len(o.sent) != 0 {
 			t.Errorf("lag %d: %d results are still waiting", lag, len(o.sent))
 		}

@@ -19,13 +19,11 @@ import (
 // gradient.
 type history struct {
 	mu     sync.Mutex
-	kernel *distro.Kernel
-	layout []distro.Layout
 	shapes audit.Shapes
-	values *buffers // of the optimizer
+	values momenta // of the optimizer
 
 	steps []committed // the newest result, preceded by the result from which it continues
-	stale bool        // values.before belongs to a step that was rolled back: the newest can no longer be opened
+	stale bool        // the values from before belong to a step that was rolled back: the newest can no longer be opened
 }
 
 // committed is a result with a commitment.
@@ -40,9 +38,8 @@ type committed struct {
 const maxCommitted = 2
 
 // newHistory returns the history of values, and makes them keep their state from before a step.
-func newHistory(kernel *distro.Kernel, layouts []distro.Layout, topK int, values *buffers) *history {
-	values.before = zeros(layouts)
-	return &history{kernel: kernel, layout: layouts, values: values, shapes: shapesOf(layouts, topK)}
+func newHistory(layouts []distro.Layout, topK int, values momenta) (*history, error) {
+	return &history{values: values, shapes: shapesOf(layouts, topK)}, values.keepBefore()
 }
 
 // lock takes the lock while the momentum changes. A nil history (no audits) needs no lock.
@@ -70,13 +67,9 @@ func (h *history) seal(header codec.Header, taken []codec.TensorResult, encode f
 	if h == nil {
 		return encode(header)
 	}
-	var leaves [][32]byte
-	for i, l := range h.layout {
-		_, ofTensor, err := h.kernel.Leaves(l, h.values.now[i], taken[i])
-		if err != nil {
-			return nil, fmt.Errorf("commit to tensor %d: %w", i, err)
-		}
-		leaves = append(leaves, ofTensor...)
+	leaves, err := h.values.leaves(taken)
+	if err != nil {
+		return nil, fmt.Errorf("commit to the momentum: %w", err)
 	}
 	c := committed{step: header.Step, previous: h.newest(), tree: merkle.NewTree(leaves), taken: taken}
 	header.Momentum, header.Previous = c.tree.Root(), c.previous
@@ -141,21 +134,27 @@ func (h *history) show(step uint32, trainer [32]byte, chunks []uint32) (o audit.
 		if !ok {
 			return audit.Opening{}, fmt.Errorf("open step %d: %w: chunk %d of %d", step, ErrResult, chunk, h.shapes.Chunks())
 		}
-		opened := audit.Opened{Chunk: chunk, After: h.state(now, h.values.now, chunk, tensor, within)}
-		if o.Previous != 0 {
-			opened.Before = h.state(h.steps[n-2], h.values.before, chunk, tensor, within)
+		opened := audit.Opened{Chunk: chunk}
+		if opened.After, err = h.state(now, chunk, tensor, within, false); err == nil && o.Previous != 0 {
+			opened.Before, err = h.state(h.steps[n-2], chunk, tensor, within, true)
+		}
+		if err != nil {
+			return audit.Opening{}, fmt.Errorf("open step %d: chunk %d: %w", step, chunk, err)
 		}
 		o.Chunks = append(o.Chunks, opened)
 	}
 	return o, nil
 }
 
-func (h *history) state(c committed, momentum [][]float32, chunk uint32, tensor, within int) audit.State {
+// state returns the state of a chunk after the step c, which is the newest step or, if before is
+// true, the previous one.
+func (h *history) state(c committed, chunk uint32, tensor, within int, before bool) (audit.State, error) {
+	values, err := h.values.chunk(tensor, within, before)
 	return audit.State{
-		Momentum: h.layout[tensor].Chunk(momentum[tensor], within, nil),
+		Momentum: values,
 		Taken:    distro.TakenOf(c.taken[tensor], within, h.shapes[tensor].Chunks),
 		Path:     c.tree.Prove(int(chunk)),
-	}
+	}, err
 }
 
 // shapesOf returns how tensors are cut into chunks, for package audit.

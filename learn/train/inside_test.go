@@ -8,3 +8,12 @@ func (t *Trainer) local() *localExchange { return t.exchange.(*localExchange) }
 
 // replays returns the examiner of a trainer of local steps.
 func (t *Trainer) replays() *replayer { return t.examiner.(*replayer) }
+
+// momentumOf returns the momentum of an optimizer in the memory of the CPU.
+func momentumOf(o *optimizer) [][]float32 {
+	values, err := o.momentum.read()
+	if err != nil {
+		panic(err)
+	}
+	return values
+}

@@ -34,7 +34,7 @@ func (e *localExchange) encode(ctx context.Context, header codec.Header, batch d
 		return nil, 0, err
 	}
 	loss, _, err = e.rounds.train(ctx, step, batch, 0, func(rate float32, length float64, gradients [][]float32) {
-		e.replica.statistics.tell(step, rate, length, gradients, e.residual.unsent.now)
+		e.replica.statistics.tell(step, rate, length, func() (_, _ [][]float32) { return gradients, e.residual.unsent.now })
 	})
 	if err != nil {
 		return nil, 0, err
@@ -81,9 +81,10 @@ func (e *localExchange) finalize(step uint32, counted bool) error {
 	return e.residual.finalize(step, counted)
 }
 
-func (e *localExchange) reset() {
+func (e *localExchange) reset() error {
 	e.rounds.inner.reset()
 	e.residual.reset()
+	return nil
 }
 
 func (e *localExchange) state(lend bool) (OptimizerState, error) {
@@ -126,7 +127,9 @@ func (e *localExchange) setState(state OptimizerState) error {
 		return fmt.Errorf("%w: optimizer state is out of range", errModel)
 	}
 	if r.history != nil {
-		e.reset()
+		if err := e.reset(); err != nil {
+			return err
+		}
 		e.replica.log.Info("residual reset: with audits it must continue from a result of this process")
 		return nil
 	}

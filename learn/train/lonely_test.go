@@ -40,7 +40,7 @@ func TestALoneSpeakerHasALoneVote(t *testing.T) {
 		for i, o := range trainers {
 			if o == attacker {
 				for j := range rare(o) {
-					o.distro().optimizer.momentum.now[tensor][j] += float32(1e-4 * pattern(j))
+					momentumOf(o.distro().optimizer)[tensor][j] += float32(1e-4 * pattern(j))
 				}
 			}
 			first := uint64(step)*32 + 4*uint64(i)

@@ -61,25 +61,23 @@ func newTrainer(ctx context.Context, o Options, exchanging func(context.Context,
 }
 
 // newDistro makes a trainer exchange results of DisTrO.
-func newDistro(_ context.Context, t *Trainer, o Options) error {
+func newDistro(ctx context.Context, t *Trainer, o Options) error {
 	optimizer, err := newOptimizer(*o.Optimizer.Distro, t.shapes(), o.Threads)
 	if err != nil {
+		return err
+	}
+	c, r := optimizer.config, t.replica
+	open := o.kernels
+	if open == nil {
+		open = openKernels
+	}
+	if err := openResident(ctx, r, optimizer, open); err != nil {
 		return err
 	}
 	if o.Audited {
 		if err := optimizer.commit(); err != nil {
 			return err
 		}
-	}
-	c, r := optimizer.config, t.replica
-	// Lookahead moves the weights before each step and back after it, so copies must be refreshed
-	// anyway.
-	if !c.Lookahead {
-		open := o.applier
-		if open == nil {
-			open = openApplier
-		}
-		r.parallel.openAppliers(r.log, open)
 	}
 	t.speculates = !c.Lookahead
 	t.limits = limits{lag: c.Lag(), maxResult: codec.MaxSize(optimizer.results, c.Quantize1Bit)}
@@ -128,7 +126,9 @@ func newLocal(ctx context.Context, t *Trainer, o Options) error {
 		return err
 	}
 	if o.Audited {
-		residual.commit()
+		if err := residual.commit(); err != nil {
+			return err
+		}
 	}
 	rounds := &rounds{replica: r, rates: t.rates, inner: inner, steps: uint64(c.InnerSteps)}
 	t.limits = limits{lag: c.Lag(), maxResult: codec.MaxLevelsSize(residual.results, int(c.ValueBits)), valueBits: int(c.ValueBits)}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
@@ -18,7 +19,7 @@ type optimizer struct {
 	config   config.Distro
 	layouts  []distro.Layout
 	results  []codec.TensorLayout
-	momentum *buffers // not sent yet
+	momentum momentum // not sent yet
 	encoded  uint64   // number of calls of encode
 	newest   uint32   // step of the newest call; the momentum has decayed up to this step
 	// sent contains the coefficients that encode removed from the momentum for a step, until it is
@@ -53,7 +54,7 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 		o.layouts = append(o.layouts, layout)
 		o.results = append(o.results, layout.Codec(int(c.CompressionTopK)))
 	}
-	o.momentum = newBuffers(o.layouts)
+	o.momentum = newBuffers(kernel, o.layouts)
 	return o, nil
 }
 
@@ -65,30 +66,31 @@ func (o *optimizer) commit() error {
 	if o.config.ClipGradNorm <= 0 {
 		return fmt.Errorf("%w: clip_grad_norm is 0 in a run with audits, so the addition to a momentum is unbounded; set it, for instance to 1.0, or set verification_percent to 0", errUnsupported)
 	}
-	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.momentum)
-	return nil
+	var err error
+	o.history, err = newHistory(o.layouts, int(o.config.CompressionTopK), o.momentum)
+	return err
 }
 
 // reset resets the momentum and the sent coefficients.
-func (o *optimizer) reset() {
+func (o *optimizer) reset() error {
 	defer o.history.lock()()
-	o.forget()
+	return o.forget()
 }
 
-func (o *optimizer) forget() {
+func (o *optimizer) forget() error {
 	if o.history != nil {
 		o.history.forget()
 	}
-	clearAll(o.momentum.now)
 	o.sent = map[uint32][]codec.TensorResult{}
 	o.encoded, o.newest = 0, 0
+	return o.momentum.clear()
 }
 
 // encode adds the gradients to the momentum, δ ← βⁿ·δ + lr·scale·g, where n is the number of steps
 // of the run since the newest encoded one, and removes the largest coefficients from it. It returns
 // the result's bytes. norm is the L2 norm of all gradients together. If a gradient or learning rate
 // is out of range, it returns an error and nothing has changed.
-func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm float64, lr float32) ([]byte, error) {
+func (o *optimizer) encode(header codec.Header, gradients vectors, norm float64, lr float32) ([]byte, error) {
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return nil, fmt.Errorf("%w: gradient norm is %v", errNotFinite, norm)
 	}
@@ -100,7 +102,7 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	if float64(scaled)*norm > maxUpdate {
 		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", errNotFinite, scaled, norm)
 	}
-	payload, err := o.take(header, o.momentum.begin(), gradients, scaled)
+	payload, err := o.take(header, gradients, scaled)
 	switch {
 	case err == nil:
 	case o.history == nil:
@@ -113,20 +115,17 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	return payload, err
 }
 
-// take adds the gradients to a momentum, removes the largest coefficients from it and returns their
-// bytes. The result is the new momentum.
-func (o *optimizer) take(header codec.Header, momentum, gradients [][]float32, scaled float32) ([]byte, error) {
+// take adds the gradients to the momentum, removes the largest coefficients from it and returns their
+// bytes.
+func (o *optimizer) take(header codec.Header, gradients vectors, scaled float32) ([]byte, error) {
 	params := distro.EncodeParams{Decay: o.left(header.Step), LR: scaled, TopK: int(o.config.CompressionTopK)}
-	taken := make([]codec.TensorResult, len(o.layouts))
-	for i, layout := range o.layouts {
-		var err error
-		params.Floor = o.kernel.Floor(momentum[i], gradients[i], params)
-		if o.history != nil {
-			params.Floor = max(params.Floor, audit.Least)
-		}
-		if taken[i], err = o.kernel.EncodeTo(layout, momentum[i], o.momentum.now[i], gradients[i], params); err != nil {
-			return nil, fmt.Errorf("encode tensor %d: %w", i, err)
-		}
+	least := float32(0)
+	if o.history != nil {
+		least = audit.Least
+	}
+	taken, err := o.momentum.encode(gradients, params, least)
+	if err != nil {
+		return nil, err
 	}
 	o.encoded++
 	o.newest = header.Step
@@ -177,13 +176,14 @@ func (o *optimizer) addBack(step uint32) error {
 	}
 	delete(o.sent, step)
 	left := audit.Decayed(float32(o.config.CompressionDecay), o.newest-step)
-	for i, result := range results {
-		if o.newest != step {
-			result = decay(result, o.results[i].K, left)
+	if o.newest != step {
+		results = slices.Clone(results)
+		for i, result := range results {
+			results[i] = decay(result, o.results[i].K, left)
 		}
-		if err := o.kernel.AddBack(o.layouts[i], o.momentum.now[i], result); err != nil {
-			return fmt.Errorf("add back step %d, tensor %d: %w", step, i, err)
-		}
+	}
+	if err := o.momentum.addBack(results); err != nil {
+		return fmt.Errorf("add back step %d: %w", step, err)
 	}
 	return nil
 }

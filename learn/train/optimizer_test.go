@@ -60,7 +60,7 @@ func sameBits(a, b [][]float32) bool {
 
 func encodeStep(t testing.TB, o *optimizer, step uint32, gradients [][]float32) []byte {
 	t.Helper()
-	payload, err := o.encode(testHeader(step), gradients, norm(gradients), 1e-2)
+	payload, err := o.encode(testHeader(step), vectors{here: gradients}, norm(gradients), 1e-2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestUncountedResultIsGivenBack(t *testing.T) {
 		}
 		for i := range momentum {
 			for j := range momentum[i] {
-				if diff := math.Abs(float64(momentum[i][j] - o.momentum.now[i][j])); diff > 1e-9 {
+				if diff := math.Abs(float64(momentum[i][j] - momentumOf(o)[i][j])); diff > 1e-9 {
 					t.Fatalf("step %d: momentum %d[%d] differs by %v", step, i, j, diff)
 				}
 			}
@@ -105,14 +105,14 @@ func TestUncountedResultIsGivenBack(t *testing.T) {
 func TestCountedResultIsGone(t *testing.T) {
 	o := newTestOptimizer(t, testDistro())
 	encodeStep(t, o, 1, randomSlices(1, 0.01))
-	before := copySlices(o.momentum.now)
+	before := copySlices(momentumOf(o))
 	if err := o.finalize(1, true); err != nil {
 		t.Fatal(err)
 	}
-	if !sameBits(before, o.momentum.now) || len(o.sent) != 0 {
+	if !sameBits(before, momentumOf(o)) || len(o.sent) != 0 {
 		t.Error("finalizing a counted result changed the momentum")
 	}
-	if err := o.finalize(1, false); err != nil || !sameBits(before, o.momentum.now) {
+	if err := o.finalize(1, false); err != nil || !sameBits(before, momentumOf(o)) {
 		t.Errorf("finalized twice: %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestCountedResultIsGone(t *testing.T) {
 func TestFailedEncodeChangesNothing(t *testing.T) {
 	o := newTestOptimizer(t, testDistro())
 	encodeStep(t, o, 1, randomSlices(1, 0.01))
-	before := copySlices(o.momentum.now)
+	before := copySlices(momentumOf(o))
 	infinite := randomSlices(2, 0.01)
 	infinite[2][9] = float32(math.Inf(1))
 	noNumber := randomSlices(2, 0.01)
@@ -142,11 +142,11 @@ func TestFailedEncodeChangesNothing(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			o.config = test.config
-			_, err := o.encode(testHeader(test.step), test.gradients, norm(test.gradients), 1e-2)
+			_, err := o.encode(testHeader(test.step), vectors{here: test.gradients}, norm(test.gradients), 1e-2)
 			if !errors.Is(err, test.want) {
 				t.Errorf("error = %v, want %v", err, test.want)
 			}
-			if !sameBits(before, o.momentum.now) || len(o.sent) != 1 {
+			if !sameBits(before, momentumOf(o)) || len(o.sent) != 1 {
 				t.Error("momentum or results changed")
 			}
 		})
@@ -303,7 +303,7 @@ func TestMomentumDecaysWithTheRunsSteps(t *testing.T) {
 		}
 		for i := range momentum {
 			for j := range momentum[i] {
-				if diff := math.Abs(float64(momentum[i][j] - o.momentum.now[i][j])); diff > 1e-9 {
+				if diff := math.Abs(float64(momentum[i][j] - momentumOf(o)[i][j])); diff > 1e-9 {
 					t.Fatalf("step %d: momentum %d[%d] differs by %v", step, i, j, diff)
 				}
 			}

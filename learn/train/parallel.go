@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -46,9 +44,6 @@ func newParallel(ctx context.Context, from *store, o Options) (*parallel, error)
 	err := all.addDevices(ctx, own, o)
 	if err == nil && len(o.Devices) == 0 {
 		err = all.addProcessors(ctx, own, p)
-	}
-	if err == nil {
-		err = all.makeSums(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, all.close())
@@ -91,7 +86,11 @@ func (p *parallel) addProcessors(ctx context.Context, threads int, of Parallelis
 	return nil
 }
 
+// makeSums allocates the memory of sums at the first call.
 func (p *parallel) makeSums(ctx context.Context) error {
+	if p.sums != nil {
+		return nil
+	}
 	return p.from.engine.Do(ctx, false, func(s *torch.Scope) error {
 		for _, parameter := range p.from.parameters {
 			sum := s.Keep(s.Zeros(torch.F32, parameter.shape...))
@@ -101,12 +100,9 @@ func (p *parallel) makeSums(ctx context.Context) error {
 	})
 }
 
-// close closes the appliers and the engines, with everything on them.
+// close closes the kernels and the engines, with everything on them.
 func (p *parallel) close() error {
-	var errs []error
-	for _, a := range p.apart() {
-		errs = append(errs, a.closeMover())
-	}
+	errs := []error{p.closeKernels()}
 	for _, engine := range p.engines {
 		errs = append(errs, engine.Close())
 	}
@@ -150,14 +146,48 @@ func (p *parallel) gradient(ctx context.Context, parts []microBatch, tokens int6
 	if math.IsNaN(total) || math.IsInf(total, 0) {
 		return errors.Join(fmt.Errorf("%w: loss is %v", errNotFinite, total), p.drop(context.WithoutCancel(ctx)))
 	}
-	if err := p.reduce(ctx); err != nil {
+	if home := p.home(); home != nil {
+		err = p.useThere(ctx, home, func(s *torch.Scope, gradients []*torch.Tensor) error { return use(s, total, gradients) })
+	} else if err = p.reduce(ctx); err == nil {
+		return p.from.engine.Do(ctx, false, func(s *torch.Scope) error { return use(s, total, p.sums) })
+	}
+	if err != nil {
 		return errors.Join(err, p.drop(context.WithoutCancel(ctx)))
 	}
-	return p.from.engine.Do(ctx, false, func(s *torch.Scope) error { return use(s, total, p.sums) })
+	return nil
+}
+
+// useThere adds the gradients of all devices on one of them, in the order of the devices, and passes
+// them to use on the thread of its engine.
+func (p *parallel) useThere(ctx context.Context, home *apart, use func(s *torch.Scope, gradients []*torch.Tensor) error) error {
+	gradients, err := home.takeGradients(ctx)
+	for _, a := range p.apart() {
+		if err == nil && a != home {
+			err = a.addThere(ctx, gradients, home.twin.Engine().Device())
+		}
+	}
+	ended := ctx
+	if err != nil {
+		ended = context.WithoutCancel(ctx) // only frees
+	}
+	return errors.Join(err, home.twin.Engine().Do(ended, false, func(s *torch.Scope) error {
+		defer func() {
+			for _, g := range gradients {
+				g.Free()
+			}
+		}()
+		if err != nil {
+			return nil
+		}
+		return use(s, gradients)
+	}))
 }
 
 // reduce adds the gradients of all workers, the first worker's first.
 func (p *parallel) reduce(ctx context.Context) error {
+	if err := p.makeSums(ctx); err != nil {
+		return err
+	}
 	for i, w := range p.workers {
 		if err := w.addTo(ctx, p.slices, i == 0); err != nil {
 			return err
@@ -174,23 +204,50 @@ func (p *parallel) drop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openAppliers opens appliers for the copies on other devices. If one fails, it opens none of the
-// rest, which would most likely fail too. Those copies are refreshed instead.
-func (p *parallel) openAppliers(log *slog.Logger, open func(torch.Device) (applier, error)) {
+// home returns the device with the momentum; nil if the momentum is in the memory of the CPU.
+func (p *parallel) home() *apart {
+	if devices := p.apart(); len(devices) > 0 && devices[0].kernels != nil {
+		return devices[0]
+	}
+	return nil
+}
+
+// bring makes the store's weights fresh. A nil parallel has no devices that could have newer ones.
+func (p *parallel) bring(ctx context.Context) error {
+	if p == nil || p.from.fresh == p.from.changes {
+		return nil
+	}
 	for _, a := range p.apart() {
-		device := a.twin.Engine().Device()
-		m, err := open(device)
-		if err != nil {
-			log.Warn("the optimizer's kernels cannot run on the device: weights will be copied there for every step",
-				"device", device.String(), "because", err,
-				"remedy", "install NVRTC of the CUDA version that libtorch is made for, or set "+cuda.EnvNVRTC+
-					" to its library; the driver must be as new as NVRTC")
-			return
+		if a.seen != p.from.changes {
+			continue
 		}
-		if a.applier = m; m != nil {
-			log.Info("results are applied on the device too", "device", device.String())
+		if err := model.Refresh(ctx, p.from.model, a.twin); err != nil {
+			return fmt.Errorf("copy weights from %s: %w", a.twin.Engine().Device(), err)
+		}
+		p.from.fresh = p.from.changes
+		return nil
+	}
+	return errLost
+}
+
+// moved must be called after the weights were changed in the same way on all devices.
+func (p *parallel) moved() {
+	p.from.changes++
+	for _, a := range p.apart() {
+		a.seen = p.from.changes
+	}
+}
+
+// closeKernels closes the kernels of all devices.
+func (p *parallel) closeKernels() error {
+	var errs []error
+	for _, a := range p.apart() {
+		if a.kernels != nil {
+			errs = append(errs, a.kernels.Close())
+			a.kernels = nil
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // apart returns the workers on other devices. A nil parallel has none.

@@ -163,6 +163,9 @@ func (r *replica) Lend(ctx context.Context, use func(s checkpoint.Snapshot) erro
 }
 
 func (r *replica) snapshot(ctx context.Context, export func(context.Context, model.Model) ([]safetensors.Tensor, error)) (checkpoint.Snapshot, error) {
+	if err := r.parallel.bring(ctx); err != nil {
+		return checkpoint.Snapshot{}, err
+	}
 	tensors, err := export(ctx, r.model)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
@@ -179,12 +182,55 @@ func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	if theirs, found := named(s.Files).File(checkpoint.ConfigFile); !found || string(theirs) != string(mine) {
 		return fmt.Errorf("%w: its %s differs", errModel, checkpoint.ConfigFile)
 	}
-	r.changed() // first, so that copies follow even after an error
-	if err := model.SetWeights(ctx, r.model, s.Tensors); err != nil {
+	lost := r.parallel.bring(ctx) // an error may leave some of the old weights
+	if lost != nil && !errors.Is(lost, errLost) {
+		return lost
+	}
+	err := model.SetWeights(ctx, r.model, s.Tensors)
+	if err == nil || lost == nil {
+		r.changed()
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", errModel, err)
 	}
 	r.files, r.step = s.Files, s.Step
 	return nil
+}
+
+// keepAnywhere copies the weights' bits where the newest ones are, and returns a function that restores
+// them there.
+func (r *replica) keepAnywhere(ctx context.Context) (back func() error, err error) {
+	if r.parallel.home() == nil {
+		restore := r.keep()
+		return func() error {
+			restore()
+			return nil
+		}, nil
+	}
+	var restore []func() error
+	for _, a := range r.parallel.apart() {
+		if err := a.refresh(ctx); err != nil {
+			return nil, err
+		}
+		one, err := a.keep(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("copy the weights on %s: %w", a.twin.Engine().Device(), err)
+		}
+		restore = append(restore, one)
+	}
+	return func() error {
+		for _, one := range restore {
+			if err := one(); err != nil {
+				r.changes++ // some weights are not restored
+				return fmt.Errorf("%w: %w", errLost, err)
+			}
+		}
+		r.parallel.moved()
+		if r.parallel.home() == nil { // the optimizer left the devices in the meantime
+			return r.parallel.bring(context.WithoutCancel(ctx))
+		}
+		return nil
+	}, nil
 }
 
 // named returns files as in a snapshot of a replica, whose weights are F32.

@@ -50,7 +50,7 @@ func newResidual(c config.LocalSteps, shapes [][]int64, threads int) (*residual,
 		r.layouts = append(r.layouts, layout)
 		r.results = append(r.results, layout.Codec(int(c.CompressionTopK)))
 	}
-	r.unsent = newBuffers(r.layouts)
+	r.unsent = newBuffers(kernel, r.layouts)
 	if c.OuterMomentum > 0 {
 		r.momenta = zeros(r.layouts)
 	}
@@ -58,8 +58,9 @@ func newResidual(c config.LocalSteps, shapes [][]int64, threads int) (*residual,
 }
 
 // commit makes results commit to the sums from now on.
-func (r *residual) commit() {
-	r.history = newHistory(r.kernel, r.layouts, int(r.config.CompressionTopK), r.unsent)
+func (r *residual) commit() (err error) {
+	r.history, err = newHistory(r.layouts, int(r.config.CompressionTopK), r.unsent)
+	return err
 }
 
 // decode decodes a payload strictly.

@@ -50,7 +50,7 @@ func TestSaveIsTheSameWithoutCopies(t *testing.T) {
 	if saved, failed = os.ReadFile(path); err != nil || failed != nil || !bytes.Equal(saved, expected) {
 		t.Errorf("the shared momentum differs: %v, %v", err, failed)
 	}
-	if memory := unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)); memory != unsafe.Pointer(&trainer.distro().optimizer.momentum.now[0][0]) {
+	if memory := unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)); memory != unsafe.Pointer(&momentumOf(trainer.distro().optimizer)[0][0]) {
 		t.Error("the shared momentum is a copy")
 	}
 	if _, _, err := trainer.Train(t.Context(), 2, toyBatch(4, 8), nil); err != nil {

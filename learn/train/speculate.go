@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -32,10 +33,12 @@ func (t *Trainer) speculate(ctx context.Context, step uint32, payloads [][]byte,
 	if err := t.checkNext(step); err != nil {
 		return err
 	}
-	back := t.keep()
-	if err := t.exchange.move(ctx, step, results); err != nil {
-		back()
+	back, err := t.keepAnywhere(ctx)
+	if err != nil {
 		return err
+	}
+	if err := t.exchange.move(ctx, step, results); err != nil {
+		return errors.Join(err, back())
 	}
 	t.speculated.start(&speculation{
 		step: step, payloads: payloads, ownCounted: ownCounted, back: back,

@@ -60,7 +60,7 @@ func TestSpeculationIsConfirmed(t *testing.T) {
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the weights differ")
 			}
-			compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
+			compareMomentum(t, momentumOf(trainer.distro().optimizer), momentumOf(other.distro().optimizer))
 			if len(trainer.distro().optimizer.sent) != 0 {
 				t.Errorf("%d results are waiting", len(trainer.distro().optimizer.sent))
 			}
@@ -117,7 +117,7 @@ func TestWrongSpeculationIsUndone(t *testing.T) {
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the real results lead to another model")
 			}
-			compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
+			compareMomentum(t, momentumOf(trainer.distro().optimizer), momentumOf(other.distro().optimizer))
 		})
 	}
 }

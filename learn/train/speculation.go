@@ -13,7 +13,7 @@ type speculation struct {
 	payloads   [][]byte
 	ownCounted bool
 	confirmed  bool
-	back       func()       // restores the weights
+	back       func() error // restores the weights
 	finalize   func() error // does the rest of Apply
 }
 
@@ -42,8 +42,7 @@ func (s *speculated) decide(keep func(of *speculation) bool) error {
 	s.of = nil
 	s.mu.Unlock()
 	if !of.confirmed {
-		of.back()
-		return nil
+		return of.back()
 	}
 	return of.finalize()
 }

@@ -22,13 +22,15 @@ type statistics struct {
 	parameters []parameter
 }
 
-// tell reports the gradient of a step. deltas may be nil.
-func (s statistics) tell(step uint32, lr float32, norm float64, gradients, deltas [][]float32) {
+// tell reports the gradient of a step. If the step needs statistics of single tensors, tell calls values.
+// Its deltas may be nil.
+func (s statistics) tell(step uint32, lr float32, norm float64, values func() (gradients, deltas [][]float32)) {
 	if s.report == nil {
 		return
 	}
 	g := Gradient{Step: step, LR: float64(lr), Norm: norm}
 	if s.every > 0 && step%s.every == 0 {
+		gradients, deltas := values()
 		for i, p := range s.parameters {
 			one := TensorStats{Name: p.name, Gradient: absolute(gradients[i])}
 			if deltas != nil {

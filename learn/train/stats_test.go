@@ -16,9 +16,9 @@ func TestOptimStats(t *testing.T) {
 	gradients := [][]float32{{1, -2}, {0, float32(math.Copysign(0, -1)), -0.5}}
 	deltas := [][]float32{{-4}, {8, -8}}
 	for step := uint32(1); step <= 2; step++ {
-		r.tell(step, 0.25, 3, gradients, deltas)
+		r.tell(step, 0.25, 3, func() (_, _ [][]float32) { return gradients, deltas })
 	}
-	r.tell(4, 0.25, 3, gradients, nil)
+	r.tell(4, 0.25, 3, func() (_, _ [][]float32) { return gradients, nil })
 	if len(got) != 3 || got[0].Tensors != nil || got[0].LR != 0.25 || got[0].Norm != 3 {
 		t.Fatalf("notified %+v", got)
 	}
@@ -31,5 +31,5 @@ func TestOptimStats(t *testing.T) {
 	if want := (TensorStats{"b", 0.5, 0}); got[2].Tensors[1] != want {
 		t.Errorf("notified %+v", got[2])
 	}
-	statistics{}.tell(2, 0, 0, gradients, deltas)
+	statistics{}.tell(2, 0, 0, func() (_, _ [][]float32) { return gradients, deltas })
 }

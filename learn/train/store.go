@@ -14,6 +14,7 @@ type store struct {
 	model      model.Model
 	parameters []parameter // sorted by name
 	changes    uint64      // number of changes of the weights; workers with copies compare it
+	fresh      uint64      // number of changes that the weights here include; devices have the newer ones
 	kept       [][]float32 // copy of the weights, see keep; nil before the first call
 }
 
@@ -46,8 +47,11 @@ func (s *store) Elements() int64 {
 // large reports whether a copy of the weights would take too much memory.
 func (s *store) large() bool { return 4*s.Elements() > required.MaxCopied }
 
-// changed must be called after the weights were changed.
-func (s *store) changed() { s.changes++ }
+// changed must be called after the weights were changed here.
+func (s *store) changed() {
+	s.changes++
+	s.fresh = s.changes
+}
 
 func (s *store) shapes() [][]int64 {
 	shapes := make([][]int64, len(s.parameters))
@@ -57,7 +61,11 @@ func (s *store) shapes() [][]int64 {
 	return shapes
 }
 
+// weights returns the memory of the weights, which must be fresh.
 func (s *store) weights() [][]float32 {
+	if s.fresh != s.changes {
+		panic("the weights in the memory of the CPU are older than a device's")
+	}
 	weights := make([][]float32, len(s.parameters))
 	for i, p := range s.parameters {
 		weights[i] = p.weights

@@ -39,7 +39,7 @@ type exchange interface {
 	// finalize ends the wait for this trainer's result of a step.
 	finalize(step uint32, counted bool) error
 	// reset resets the optimizer's state.
-	reset()
+	reset() error
 	// state returns the optimizer's state: a copy, or its own memory if lend is true. If a result
 	// waits to be finalized, the error wraps errStep.
 	state(lend bool) (OptimizerState, error)
@@ -185,7 +185,9 @@ func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	}
 	t.applied = false
 	t.reader.decoded.forgetAll()
-	t.reset()
+	if err := t.reset(); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
 	return nil
 }
 
@@ -195,13 +197,15 @@ func (t *Trainer) ResetOptimizer(ctx context.Context) error {
 		return fmt.Errorf("reset optimizer: %w", err)
 	}
 	defer t.unlock()
-	t.reset()
+	if err := t.reset(); err != nil {
+		return fmt.Errorf("reset optimizer: %w", err)
+	}
 	return nil
 }
 
-func (t *Trainer) reset() {
-	t.exchange.reset()
+func (t *Trainer) reset() error {
 	t.examiner.drop()
+	return t.exchange.reset()
 }
 
 // LR returns the learning rate of a step.

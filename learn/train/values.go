@@ -35,6 +35,20 @@ func float32s(tensors []*torch.Tensor) [][]float32 {
 	return values
 }
 
+// copied returns the values of tensors of any device, in the memory of the CPU: their own memory if
+// they are there. It must be called on the thread of their engine.
+func copied(tensors []*torch.Tensor) [][]float32 {
+	values := make([][]float32, len(tensors))
+	for i, tensor := range tensors {
+		if tensor.Device() == torch.CPU {
+			values[i] = tensor.Float32s()
+		} else {
+			values[i] = tensor.CopyFloat32s()
+		}
+	}
+	return values
+}
+
 // absolute returns the sum of the absolute values of a slice.
 func absolute(values []float32) float64 {
 	var sum float64

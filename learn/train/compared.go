@@ -1,0 +1,86 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// errBits means that the kernels of a device computed other bits than the CPU.
+var errBits = errors.New("the device computes other bits than the CPU")
+
+// comparisons counts the steps of a device, and selects steps in which its results are compared with
+// the CPU's: the first steps, which detect a device that always computes other bits, and then every
+// compareEvery-th. Members also compare the digests of their models.
+type comparisons uint64
+
+const (
+	firstCompared = 3
+	compareEvery  = 256
+)
+
+// next counts a step and reports whether it is compared.
+func (c *comparisons) next() bool {
+	*c++
+	return *c <= firstCompared || *c%compareEvery == 0
+}
+
+// sample is a copy of one tensor's momentum and gradient before a step.
+type sample struct {
+	tensor         int
+	from, gradient []float32
+}
+
+// maxSampled is the number of elements in the samples of a step. One tensor may be larger.
+const maxSampled = 1 << 24
+
+// sample copies some tensors, others in each compared step.
+func (r *resident) sample(from, gradients []*torch.Tensor) (samples []sample) {
+	elements := 0
+	for n := range r.layouts {
+		i := (int(r.steps) + n) % len(r.layouts)
+		if elements += r.layouts[i].Elements(); elements > maxSampled && n > 0 {
+			break
+		}
+		samples = append(samples, sample{i, from[i].CopyFloat32s(), gradients[i].CopyFloat32s()})
+	}
+	return samples
+}
+
+// compare returns an error unless the CPU computes the same step from a sample.
+func (r *resident) compare(s sample, p distro.EncodeParams, least float32, taken []codec.TensorResult, leaves [][32]byte) error {
+	l, left := r.layouts[s.tensor], make([]float32, len(s.from))
+	p.Floor = max(r.kernel.Floor(s.from, s.gradient, p), least)
+	want, err := r.kernel.EncodeTo(l, s.from, left, s.gradient, p)
+	if err != nil {
+		return err
+	}
+	for c := range l.Chunks() {
+		was, now := distro.TakenOf(want, c, l.Chunks()), distro.TakenOf(taken[s.tensor], c, l.Chunks())
+		if !slices.Equal(was.Indices, now.Indices) || !slices.EqualFunc(was.Values, now.Values, equalBits) {
+			return fmt.Errorf("%w: coefficients of chunk %d of tensor %d", errBits, c, s.tensor)
+		}
+	}
+	if !slices.EqualFunc(left, copied(r.now[s.tensor : s.tensor+1])[0], equalBits) {
+		return fmt.Errorf("%w: momentum of tensor %d", errBits, s.tensor)
+	}
+	_, hashes, err := r.kernel.Leaves(l, left, want)
+	if err != nil {
+		return err
+	}
+	first := 0
+	for _, before := range r.layouts[:s.tensor] {
+		first += before.Chunks()
+	}
+	if !slices.Equal(hashes, leaves[first:first+l.Chunks()]) {
+		return fmt.Errorf("%w: hashes of tensor %d", errBits, s.tensor)
+	}
+	return nil
+}
+
+func equalBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }

@@ -1,0 +1,236 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// kernels are DisTrO's kernels on a device, for all tensors of a model at once. They compute the same
+// bits as distro.Kernel. A call returns when the device is done. cuda.Model implements them.
+type kernels interface {
+	Norm(tensors []cuda.Tensor) (float64, error)
+	Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error)
+	Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error)
+	Chunk(tensor cuda.Tensor, i, chunk int) ([]float32, error)
+	AddBack(delta []cuda.Tensor, r []codec.TensorResult) error
+	Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p distro.ApplyParams) error
+	Close() error
+}
+
+// openKernels opens the kernels of a device. It returns nil for a copy on the CPU.
+func openKernels(device torch.Device, layouts []distro.Layout, topK int) (kernels, error) {
+	if device == torch.CPU {
+		return nil, nil
+	}
+	there, err := cuda.Open(int(device))
+	if err != nil {
+		return nil, err
+	}
+	m, err := there.NewModel(layouts, topK)
+	if err != nil {
+		return nil, errors.Join(err, there.Close())
+	}
+	return &opened{m, there}, nil
+}
+
+// opened is a model's kernels with their device.
+type opened struct {
+	*cuda.Model
+	device *cuda.Device
+}
+
+// Close frees both.
+func (o *opened) Close() error { return errors.Join(o.Model.Close(), o.device.Close()) }
+
+// resident is a momentum in the memory of a device. Its kernels work in order with libtorch, on the
+// default stream. The tensors belong to the device's engine, which frees them when it is closed.
+type resident struct {
+	on      *apart
+	kernel  *distro.Kernel // on the CPU
+	layouts []distro.Layout
+	now     []*torch.Tensor
+	before  []*torch.Tensor // from before the newest step; nil: not kept
+	steps   comparisons
+	failed  error // how the device's kernels differed from the CPU's; nil: they did not
+}
+
+// newResident allocates the momentum on a device that has kernels.
+func newResident(ctx context.Context, on *apart, kernel *distro.Kernel, layouts []distro.Layout) (*resident, error) {
+	r := &resident{on: on, kernel: kernel, layouts: layouts}
+	var err error
+	if r.now, err = on.allocate(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *resident) keepBefore() (err error) {
+	r.before, err = r.on.allocate(context.Background())
+	return err
+}
+
+func (r *resident) swap() { r.now, r.before = r.before, r.now }
+
+func (r *resident) leaves(taken []codec.TensorResult) ([][32]byte, error) {
+	if r.failed != nil {
+		return (&buffers{kernel: r.kernel, layouts: r.layouts, now: r.readInside()}).leaves(taken)
+	}
+	return r.on.kernels.Leaves(addresses(r.now), taken)
+}
+
+func (r *resident) chunk(tensor, within int, before bool) ([]float32, error) {
+	values := r.now
+	if before {
+		values = r.before
+	}
+	return r.on.kernels.Chunk(addresses(values[tensor : tensor+1])[0], tensor, within)
+}
+
+func (r *resident) norm(gradients vectors) (float64, error) {
+	return r.on.kernels.Norm(addresses(gradients.there))
+}
+
+// encode runs on the thread of the engine. In some steps it compares some tensors with the result of
+// the CPU. If they differ in a run with audits, in which a wrong momentum would look like cheating, the
+// CPU encodes the step again.
+func (r *resident) encode(gradients vectors, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+	from := r.now
+	if r.before != nil {
+		r.swap()
+		from = r.before
+	}
+	var compared []sample
+	if r.steps.next() {
+		compared = r.sample(from, gradients.there)
+	}
+	taken, err := r.on.kernels.Encode(addresses(from), addresses(r.now), addresses(gradients.there), p, least)
+	if err != nil || len(compared) == 0 {
+		return taken, err
+	}
+	leaves, err := r.on.kernels.Leaves(addresses(r.now), taken)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range compared {
+		if r.failed = errors.Join(r.failed, r.compare(s, p, least, taken, leaves)); r.failed != nil {
+			break
+		}
+	}
+	if r.failed == nil || r.before == nil {
+		return taken, nil
+	}
+	return r.encodeHere(gradients, p, least)
+}
+
+// encodeHere is encode by the CPU's kernels, after the device has encoded the step wrongly.
+func (r *resident) encodeHere(gradients vectors, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+	here := &buffers{kernel: r.kernel, layouts: r.layouts, now: cloneAll(copied(r.before))}
+	taken, err := here.encode(vectors{here: copied(gradients.there)}, p, least)
+	if err != nil {
+		return nil, err
+	}
+	for i, values := range here.now {
+		r.now[i].CopyFrom(gradients.scope.FromFloat32s(values, r.now[i].Shape()...))
+	}
+	return taken, nil
+}
+
+func (r *resident) addBack(results []codec.TensorResult) error {
+	return r.on.kernels.AddBack(addresses(r.now), results)
+}
+
+func (r *resident) clear() error {
+	return r.each(func(s *torch.Scope, i int) error {
+		r.now[i].CopyFrom(s.Zeros(torch.F32, r.now[i].Shape()...))
+		return nil
+	})
+}
+
+func (r *resident) read() ([][]float32, error) { return r.readOf(r.now) }
+
+func (r *resident) readInside() [][]float32 { return copied(r.now) }
+
+func (r *resident) readOf(tensors []*torch.Tensor) ([][]float32, error) {
+	values := make([][]float32, len(tensors))
+	err := r.each(func(_ *torch.Scope, i int) error {
+		values[i] = tensors[i].CopyFloat32s()
+		return nil
+	})
+	return values, err
+}
+
+func (r *resident) write(values [][]float32) error {
+	return r.each(func(s *torch.Scope, i int) error {
+		r.now[i].CopyFrom(s.FromFloat32s(values[i], r.now[i].Shape()...))
+		return nil
+	})
+}
+
+// here returns a copy of the momentum in the memory of the CPU.
+func (r *resident) here() (*buffers, error) {
+	b := &buffers{kernel: r.kernel, layouts: r.layouts}
+	var err error
+	if b.now, err = r.readOf(r.now); err == nil && r.before != nil {
+		b.before, err = r.readOf(r.before)
+	}
+	return b, err
+}
+
+// each calls f for each tensor, with a scope of its own on the device's engine.
+func (r *resident) each(f func(s *torch.Scope, i int) error) error {
+	return r.on.twin.Engine().Do(context.Background(), false, func(s *torch.Scope) error {
+		for i := range r.now {
+			if err := s.Sub(func(s *torch.Scope) error { return f(s, i) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// addresses returns where tensors are in a device's memory. They must be contiguous and in f32.
+func addresses(tensors []*torch.Tensor) []cuda.Tensor {
+	there := make([]cuda.Tensor, len(tensors))
+	for i, t := range tensors {
+		there[i] = cuda.Tensor{Address: cuda.DevicePointer(t.Address()), Elements: int(t.Numel())}
+	}
+	return there
+}
+
+// openResident moves the momentum of DisTrO to the first device, and makes all devices apply results
+// to their own weights. The weights in the memory of the CPU are then a copy, which the replica
+// refreshes when it is needed. If a device has no kernels, everything stays on the CPU, and each change
+// of the weights is copied to the devices.
+func openResident(ctx context.Context, r *replica, o *optimizer, open func(torch.Device, []distro.Layout, int) (kernels, error)) error {
+	devices := r.parallel.apart()
+	if len(devices) == 0 || o.config.Lookahead && len(devices) > 1 {
+		return nil // the momentum, which a look-ahead needs on all devices, is on the first device
+	}
+	for _, a := range devices {
+		device := a.twin.Engine().Device()
+		k, err := open(device, o.layouts, int(o.config.CompressionTopK))
+		if err == nil && k == nil {
+			return nil
+		}
+		if a.kernels = k; err != nil {
+			r.log.Warn("the optimizer's kernels cannot run on the device: the optimizer runs on the CPU, and weights will be copied to the device for every step",
+				"device", device.String(), "because", errors.Join(err, r.parallel.closeKernels()),
+				"remedy", "install NVRTC of the CUDA version that libtorch is made for, or set "+cuda.EnvNVRTC+
+					" to its library; the driver must be as new as NVRTC")
+			return nil
+		}
+	}
+	m, err := newResident(ctx, devices[0], o.kernel, o.layouts)
+	if err != nil {
+		return errors.Join(fmt.Errorf("momentum on %s: %w", devices[0].twin.Engine().Device(), err), r.parallel.closeKernels())
+	}
+	o.momentum = m
+	r.log.Info("weights and optimizer are in the device's memory", "device", devices[0].twin.Engine().Device().String())
+	return nil
+}
