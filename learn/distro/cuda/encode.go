@@ -10,7 +10,8 @@ import (
 )
 
 // Encode is distro.Kernel.EncodeTo for all tensors, bit for bit. The device computes the floor of
-// each tensor (see distro.Kernel.Floor) and uses least if that is larger; p.Floor has no effect.
+// each tensor (see distro.Kernel.Floor) and uses least if that is larger. If least is negative, there is
+// no floor. p.Floor has no effect.
 // p.TopK must be the model's. left, which may be delta, receives the new momenta.
 //
 // If Encode returns distro.ErrNotFinite, it has not written the chunks that are not finite, and the
@@ -43,7 +44,7 @@ func (m *Model) checkEncode(delta, left, grad []Tensor, p distro.EncodeParams, l
 			return err
 		}
 	}
-	p.Floor = least
+	p.Floor = max(least, 0)
 	return distro.CheckEncode(m.layouts[0], delta[0].Elements, grad[0].Elements, p)
 }
 

@@ -100,8 +100,9 @@ KERNEL psyche_distro_samples(sampling s) {
 	}
 }
 
-// The floor of each tensor: 2⁻¹⁰ of the root mean square of its samples, and at least least. A floor
-// that is not finite is least: psyche_distro_encode finds the numbers that are not finite.
+// The floor of each tensor: 2⁻¹⁰ of the root mean square of its samples, and at least least; zero if
+// least is negative. A floor that is not finite is least: psyche_distro_encode finds the numbers that are
+// not finite.
 KERNEL psyche_distro_floors(flooring f) {
 	SHARED(double, sums, THREADS);
 	for (long long tensor = blockIdx.x; tensor < f.m.tensors; tensor += gridDim.x) {
@@ -118,7 +119,8 @@ KERNEL psyche_distro_floors(flooring f) {
 				const long long all = elements(&f.m.plans[tensor]), left = all - (samples - 1) * SAMPLE_STEP;
 				const long long count = all <= WHOLE ? all : (samples - 1) * SAMPLE + (left < SAMPLE ? left : SAMPLE);
 				const float floor = __double2float_rn(__dmul_rn(0x1p-10, __dsqrt_rn(__ddiv_rn(total(sums), (double)count))));
-				f.floors[tensor] = magnitude(floor) <= LARGEST && floor > f.least ? floor : f.least;
+				const float larger = magnitude(floor) <= LARGEST && floor > f.least ? floor : f.least;
+				f.floors[tensor] = f.least < 0 ? 0 : larger;
 			}
 		}
 		SYNC;
