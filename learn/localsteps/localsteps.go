@@ -80,19 +80,33 @@ type EncodeParams struct {
 // in the form of codec.EncodeLevels. With a Reach of 0 nothing is sent. After an error the sums may
 // have changed.
 func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams) (codec.TensorResult, error) {
-	return EncodeTo(k, l, sums, sums, d, p)
-}
-
-// EncodeTo is Encode for callers that still need the old sums: it reads sums and writes the new ones
-// to left.
-func EncodeTo(k *distro.Kernel, l distro.Layout, sums, left, d []float32, p EncodeParams) (codec.TensorResult, error) {
-	if p.LevelBits < 1 || p.LevelBits > codec.MaxLevelBits || !(p.Reach >= 0) || !finite([]float32{p.Reach}) {
-		return codec.TensorResult{}, fmt.Errorf("encode: %w: %+v", errInput, p)
+	if err := p.check(); err != nil {
+		return codec.TensorResult{}, err
 	}
-	largest, err := k.EncodeTo(l, sums, left, d, distro.EncodeParams{Decay: p.Decay, LR: 1, TopK: p.TopK})
+	largest, err := k.Encode(l, sums, d, p.Largest())
 	if err != nil {
 		return codec.TensorResult{}, err
 	}
+	result := Quantize(l, largest, p)
+	return result, k.AddBack(l, sums, largest)
+}
+
+func (p EncodeParams) check() error {
+	if p.LevelBits < 1 || p.LevelBits > codec.MaxLevelBits || !(p.Reach >= 0) || !finite([]float32{p.Reach}) {
+		return fmt.Errorf("encode: %w: %+v", errInput, p)
+	}
+	return nil
+}
+
+// Largest returns the parameters with which DisTrO's kernels add a pseudo-gradient to the sums and take
+// the largest coefficients from them.
+func (p EncodeParams) Largest() distro.EncodeParams {
+	return distro.EncodeParams{Decay: p.Decay, LR: 1, TopK: p.TopK}
+}
+
+// Quantize rounds the largest coefficients of a tensor's sums to the levels that Encode sends, and
+// replaces the coefficients by the part that is not sent, which must be added back to the sums.
+func Quantize(l distro.Layout, largest codec.TensorResult, p EncodeParams) codec.TensorResult {
 	to := l.Codec(p.TopK)
 	result := to.NewLevels()
 	if p.Reach > 0 {
@@ -101,7 +115,7 @@ func EncodeTo(k *distro.Kernel, l distro.Layout, sums, left, d []float32, p Enco
 			c.quantize(largest, result, i, i*to.K, int(count))
 		}
 	}
-	return result, k.AddBack(l, left, largest)
+	return result
 }
 
 // AddBack adds the values that Encode subtracted, times a factor, back to the sums. It is for a
@@ -164,19 +178,29 @@ type ApplyParams struct {
 // Without results the weights do not change. Apply checks every result before it changes any
 // weight.
 func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
-	if len(weights) != l.Elements() || !(p.Reach >= 0) || !(p.Rate >= 0) || !finite([]float32{p.Reach, p.Rate}) {
-		return fmt.Errorf("apply: %w: %d weights for %d elements, reach %v, rate %v", errInput, len(weights), l.Elements(), p.Reach, p.Rate)
+	if len(weights) != l.Elements() {
+		return fmt.Errorf("apply: %w: %d weights for %d elements", errInput, len(weights), l.Elements())
+	}
+	change, err := Mean(l, results, p)
+	if err != nil || len(results) == 0 {
+		return err
+	}
+	return k.AddBack(l, weights, change)
+}
+
+// Mean returns the coefficients of the change that Apply makes, which AddBack of DisTrO's kernels adds
+// to the weights. Without results it returns no coefficients.
+func Mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) (codec.TensorResult, error) {
+	if !(p.Reach >= 0) || !(p.Rate >= 0) || !finite([]float32{p.Reach, p.Rate}) {
+		return codec.TensorResult{}, fmt.Errorf("apply: %w: reach %v, rate %v", errInput, p.Reach, p.Rate)
 	}
 	for i, r := range results {
 		to := codec.TensorLayout{Chunks: l.Chunks(), ChunkSize: l.ChunkSize(), K: len(r.Indices) / l.Chunks()}
 		if err := to.CheckLevels(r, p.LevelBits); err != nil {
-			return fmt.Errorf("apply: result %d: %w: %w", i, errInput, err)
+			return codec.TensorResult{}, fmt.Errorf("apply: result %d: %w: %w", i, errInput, err)
 		}
 	}
-	if len(results) == 0 {
-		return nil
-	}
-	return k.AddBack(l, weights, mean(l, results, p))
+	return mean(l, results, p), nil
 }
 
 // mean returns the change of a tensor's coefficients.
@@ -190,7 +214,7 @@ func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.Te
 		room = max(room, min(together, l.ChunkSize(), math.MaxUint16))
 	}
 	all, reach := newMerged(l.Chunks(), room), reachOf(l, p.Reach)
-	shares, scale := sharesOf(results), float64(p.Rate)/float64(len(results))
+	shares, scale := sharesOf(results), float64(p.Rate)/float64(max(len(results), 1))
 	sums, set := make([]float64, l.ChunkSize()), make([]uint64, (l.ChunkSize()+63)/64)
 	for c := range l.Chunks() {
 		for i, r := range results {

@@ -31,7 +31,7 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
 	}
-	u, err := newUpdater(ctx, r.store, *o.Optimizer.AdamW, nil)
+	u, err := newUpdater(ctx, r.stayOnDevices(), *o.Optimizer.AdamW, nil)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adamw trainer: %w", err), r.Close())
 	}
@@ -47,13 +47,12 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 	defer a.unlock()
 	err = a.gradient(ctx, batch, func(s *torch.Scope, mean float64, gradients []*torch.Tensor) error {
 		loss = mean
-		values, rate := float32s(gradients), a.schedule.LR(step)
-		length := norm(values)
+		rate, length := a.schedule.LR(step), normOf(s, gradients)
 		if err := a.updater.update(ctx, s, rate, gradients, length); err != nil {
 			return err
 		}
 		a.step = step
-		a.statistics.tell(step, rate, length, func() (_, _ [][]float32) { return values, nil })
+		a.statistics.tell(step, rate, length, func() (_, _ [][]float32) { return copied(gradients), nil })
 		return nil
 	})
 	if err != nil {
@@ -62,8 +61,7 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 	return loss, nil
 }
 
-func (a *AdamW) state(lend bool) OptimizerState {
+func (a *AdamW) state(lend bool) (OptimizerState, error) {
 	state := OptimizerState{Optimizer: "adamw", Step: a.step}
-	a.updater.addTo(&state, lend)
-	return state
+	return state, a.updater.addTo(&state, lend)
 }

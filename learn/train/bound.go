@@ -68,7 +68,7 @@ func (b *localBounds) fill(reference *audit.Reference, begun [][]float32) {
 // muonLargest·√min(r, c).
 func longestRound(c config.LocalSteps, u *updater, layouts []distro.Layout) float64 {
 	longest := quotients(c.Betas, int(c.InnerSteps))
-	for i, p := range u.store.parameters {
+	for i, p := range u.place.store.parameters {
 		if u.byMuon(p) {
 			rows, columns := layouts[i].ChunkShape()
 			matrix := slices.Max(p.shape[len(p.shape)-2:])

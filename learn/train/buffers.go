@@ -30,6 +30,8 @@ type momentum interface {
 	norm(gradients vectors) (float64, error)
 	// encode adds the gradients and takes the largest coefficients of each chunk. If it fails, some
 	// chunks may have changed; swap restores them if the values from before are kept.
+	// A chunk whose coefficients are all below its tensor's floor (see distro.Kernel.Floor) or below least
+	// keeps them; noFloor means that there is no floor.
 	encode(gradients vectors, p distro.EncodeParams, least float32) ([]codec.TensorResult, error)
 	// addBack adds coefficients to the values.
 	addBack(results []codec.TensorResult) error
@@ -113,12 +115,22 @@ func (b *buffers) encode(gradients vectors, p distro.EncodeParams, least float32
 	from, taken := b.begin(), make([]codec.TensorResult, len(b.layouts))
 	for i, l := range b.layouts {
 		var err error
-		p.Floor = max(b.kernel.Floor(from[i], gradients.here[i], p), least)
+		p.Floor = floor(b.kernel, from[i], gradients.here[i], p, least)
 		if taken[i], err = b.kernel.EncodeTo(l, from[i], b.now[i], gradients.here[i], p); err != nil {
 			return nil, fmt.Errorf("encode tensor %d: %w", i, err)
 		}
 	}
 	return taken, nil
+}
+
+// noFloor makes encode take coefficients of any size.
+const noFloor = -1
+
+func floor(kernel *distro.Kernel, values, gradient []float32, p distro.EncodeParams, least float32) float32 {
+	if least < 0 {
+		return 0
+	}
+	return max(kernel.Floor(values, gradient, p), least)
 }
 
 func (b *buffers) addBack(results []codec.TensorResult) error {

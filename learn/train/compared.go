@@ -55,7 +55,7 @@ func (r *resident) sample(from, gradients []*torch.Tensor) (samples []sample) {
 // compare returns an error unless the CPU computes the same step from a sample.
 func (r *resident) compare(s sample, p distro.EncodeParams, least float32, taken []codec.TensorResult, leaves [][32]byte) error {
 	l, left := r.layouts[s.tensor], make([]float32, len(s.from))
-	p.Floor = max(r.kernel.Floor(s.from, s.gradient, p), least)
+	p.Floor = floor(r.kernel, s.from, s.gradient, p, least)
 	want, err := r.kernel.EncodeTo(l, s.from, left, s.gradient, p)
 	if err != nil {
 		return err

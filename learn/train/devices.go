@@ -54,20 +54,6 @@ func newApart(ctx context.Context, from *store, device torch.Device, threads int
 	return &apart{single: single{there}, from: from, seen: from.changes}, engine, nil
 }
 
-func (a *apart) refresh(ctx context.Context) error {
-	if a.seen == a.from.changes {
-		return nil
-	}
-	if a.from.fresh != a.from.changes {
-		return errLost
-	}
-	if err := model.Refresh(ctx, a.twin, a.from.model); err != nil {
-		return fmt.Errorf("copy weights to %s: %w", a.twin.Engine().Device(), err)
-	}
-	a.seen = a.from.changes
-	return nil
-}
-
 // addTo reads the gradients back.
 func (a *apart) addTo(ctx context.Context, sums [][]float32, first bool) error {
 	if !first {

@@ -103,7 +103,7 @@ func TestDevicesFollow(t *testing.T) {
 	device := trainer.parallel.workers[0].(*apart)
 	follows := func(when string) {
 		t.Helper()
-		if err := device.refresh(t.Context()); err != nil {
+		if err := trainer.parallel.refresh(t.Context(), device); err != nil {
 			t.Fatal(err)
 		}
 		want, err := model.Export(t.Context(), trainer.model)

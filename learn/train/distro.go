@@ -8,11 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
-	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -75,7 +72,7 @@ func (e *distroExchange) vectors(s *torch.Scope, gradients []*torch.Tensor) vect
 // cannot undo the rounding of a step.
 func (e *distroExchange) lookAhead(ctx context.Context, lr float32) (back func() error, err error) {
 	r := e.replica
-	if back, err = r.keepAnywhere(ctx); err != nil {
+	if back, err = r.keepOn(ctx, r.parallel.resides()...); err != nil {
 		return nil, err
 	}
 	if there, ok := e.optimizer.momentum.(*resident); ok {
@@ -83,7 +80,7 @@ func (e *distroExchange) lookAhead(ctx context.Context, lr float32) (back func()
 			there.on.twin.Parameters()[i].Tensor.Detach().AddInPlace(there.now[i].Sign(), -float64(lr))
 			return nil
 		})
-		r.parallel.moved()
+		r.parallel.moved(there.on)
 		if err != nil {
 			return nil, errors.Join(err, back())
 		}
@@ -115,64 +112,22 @@ func ahead(weights, momentum []float32, lr float32) {
 // move applies results to the weights: on the devices that have kernels, else on the CPU.
 func (e *distroExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
 	r, lr := e.replica, e.rates.lr(step)
-	if r.parallel.home() != nil {
-		return e.moveThere(context.WithoutCancel(ctx), results, lr)
+	here := func(weights [][]float32) error { return e.optimizer.apply(weights, results, lr) }
+	if r.parallel.home() == nil {
+		r.changed()
+		return here(r.weights())
 	}
-	r.changed()
-	return e.optimizer.apply(r.weights(), results, lr)
-}
-
-// moveThere applies results on all devices. In some steps it compares the weights with those that the
-// CPU computes. If they differ, or if a device fails while the CPU has the weights too, the optimizer
-// continues on the CPU.
-func (e *distroExchange) moveThere(ctx context.Context, results [][]codec.TensorResult, lr float32) error {
-	r, devices := e.replica, e.replica.parallel.apart()
 	params, err := e.optimizer.applyParams(lr)
 	if err != nil {
 		return err
 	}
-	compares := lr > 0 && !empty(results) && e.moves.next()
-	if compares {
-		if err := r.parallel.bring(ctx); err != nil {
-			return err
-		}
-	}
-	kept := r.fresh == r.changes // the CPU has the weights, if the devices fail
-	group, inner := errgroup.WithContext(ctx)
-	for _, a := range devices {
-		group.Go(func() error {
-			if err := a.refresh(ctx); err != nil {
-				return err
-			}
-			return a.twin.Engine().Do(inner, false, func(*torch.Scope) error { return a.kernels.Apply(results, a.weights(), params) })
-		})
-	}
-	failure := group.Wait()
-	if failure == nil {
-		r.parallel.moved()
-	}
-	switch {
-	case failure == nil && !compares || errors.Is(failure, distro.ErrInput):
-		return failure
-	case failure != nil && !kept:
-		r.changes++ // some weights have moved
-		return fmt.Errorf("%w: %w", errLost, failure)
-	case failure != nil:
-		r.changes++
-	}
-	r.fresh = r.changes
-	if err := e.optimizer.apply(r.weights(), results, lr); err != nil {
-		return err
-	}
-	for _, a := range devices {
-		if failure == nil {
-			failure = a.compare(ctx)
-		}
-	}
+	failure, err := r.moveThere(ctx, lr > 0 && !empty(results) && e.moves.next(), func(a *apart) error {
+		return a.kernels.Apply(results, addresses(place{r.store, a}.weights()), params)
+	}, here)
 	if failure != nil {
 		e.leaveDevices(failure)
 	}
-	return nil
+	return err
 }
 
 // leaveDevices makes the optimizer continue on the CPU, from the store's weights, which must be fresh.
@@ -192,8 +147,7 @@ func (e *distroExchange) leaveDevices(because error) {
 		o.history.values = here
 	}
 	r.log.Warn("the optimizer's kernels failed on the device: the optimizer continues on the CPU, and weights will be copied to the device for every step",
-		"because", errors.Join(because, err, r.parallel.closeKernels()))
-	r.changed() // all copies need a refresh
+		"because", errors.Join(because, err, r.parallel.leave()))
 }
 
 // empty reports whether results have no coefficients, such as the first results after a cold start.

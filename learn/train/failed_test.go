@@ -49,9 +49,13 @@ func TestFailedCommitChangesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			encode := func(step uint32) ([]byte, error) {
-				return r.encode(header(step), randomSlices(uint64(step), 0.01), randomSlices(uint64(step)+100, 0.01), 1e-2)
+				far := randomSlices(uint64(step)+100, 0.01)
+				if err := r.far(randomSlices(uint64(step), 0.01), far); err != nil {
+					return nil, err
+				}
+				return r.encode(header(step), vectors{here: far}, 1e-2)
 			}
-			return member{encode, r.unsent, r.history, r.layouts, func() int { return len(r.sent) }}
+			return member{encode, r.unsent.(*buffers), r.history, r.layouts, func() int { return len(r.sent) }}
 		},
 	}
 	for name, create := range kinds {

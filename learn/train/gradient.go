@@ -32,13 +32,18 @@ func (r *replica) warnOfPadding(parts []microBatch) {
 // parameters, are valid during use. A cancelled ctx ends the work before the next micro-batch. use
 // is called only if everything is done and finite.
 func (r *replica) gradient(ctx context.Context, batch data.Batch, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
+	return r.gradientAt(ctx, place{r.store, r.parallel.home()}, batch, use)
+}
+
+// gradientAt is gradient for a caller that needs the gradients at a place.
+func (r *replica) gradientAt(ctx context.Context, at place, batch data.Batch, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
 	parts, tokens, err := r.cut(batch)
 	if err != nil {
 		return err
 	}
 	r.warnOfPadding(parts)
 	if r.parallel != nil {
-		return r.parallel.gradient(ctx, parts, tokens, use)
+		return r.parallel.gradient(ctx, at, parts, tokens, use)
 	}
 	return r.engine.Do(ctx, true, func(s *torch.Scope) error {
 		defer func() {

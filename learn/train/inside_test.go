@@ -17,3 +17,12 @@ func momentumOf(o *optimizer) [][]float32 {
 	}
 	return values
 }
+
+// unsentOf returns the residual of a trainer of local steps in the memory of the CPU.
+func unsentOf(t *Trainer) [][]float32 {
+	values, err := t.local().residual.unsent.read()
+	if err != nil {
+		panic(err)
+	}
+	return values
+}

@@ -2,12 +2,14 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 // localExchange trains by many steps of AdamW or Muon in each round, and exchanges the resulting
@@ -17,24 +19,44 @@ type localExchange struct {
 	rounds   *rounds
 	residual *residual
 	timings  timings
+	moves    comparisons // steps in which devices moved weights by results
 }
 
 // encode makes the steps of a round on the parts of the batch, and returns the bytes of the result
 // with the mean loss of the steps. It then restores the weights. If it fails, the running means may
 // include gradients of the steps made so far.
 func (e *localExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
-	step, audited := header.Step, e.residual.history != nil
+	step := header.Step
 	if e.residual.trained(step) {
 		return nil, 0, fmt.Errorf("%w: already trained", errStep)
 	}
-	defer e.replica.keep()()
-	if audited { // the running means start as zeros in each round
-		e.rounds.inner.reset()
-	} else if err := e.moveByOwn(step-1, 1); err != nil {
+	at := e.rounds.inner.place
+	back, err := e.replica.keepOn(ctx, at.device()...)
+	if err != nil {
 		return nil, 0, err
 	}
-	loss, _, err = e.rounds.train(ctx, step, batch, 0, func(rate float32, length float64, gradients [][]float32) {
-		e.replica.statistics.tell(step, rate, length, func() (_, _ [][]float32) { return gradients, e.residual.unsent.now })
+	payload, loss, err = e.steps(ctx, at, header, batch, begun)
+	err = errors.Join(err, back())
+	if there, ok := e.residual.unsent.(*resident); ok && there.failed != nil {
+		err = errors.Join(err, e.replica.parallel.bring(context.WithoutCancel(ctx)), e.leaveDevices(there.failed))
+	}
+	return payload, loss, err
+}
+
+// steps makes the steps of a round at a place, where it moves the weights.
+func (e *localExchange) steps(ctx context.Context, at place, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
+	step, audited := header.Step, e.residual.history != nil
+	if audited { // the running means start as zeros in each round
+		if err := e.rounds.inner.reset(); err != nil {
+			return nil, 0, err
+		}
+	} else if err := e.moveByOwn(at, step-1, 1); err != nil {
+		return nil, 0, err
+	}
+	loss, _, err = e.rounds.train(ctx, step, batch, 0, func(rate float32, length float64, gradients []*torch.Tensor) {
+		e.replica.statistics.tell(step, rate, length, func() (_, _ [][]float32) {
+			return copied(gradients), e.residual.unsent.readInside()
+		})
 	})
 	if err != nil {
 		return nil, 0, err
@@ -44,35 +66,116 @@ func (e *localExchange) encode(ctx context.Context, header codec.Header, batch d
 	}
 	defer e.timings.ended(step, partEncode, time.Now())
 	if !audited {
-		if err := e.moveByOwn(step-1, -1); err != nil {
+		if err := e.moveByOwn(at, step-1, -1); err != nil {
 			return nil, 0, err
 		}
 	}
-	payload, err = e.residual.encode(header, e.replica.kept, e.replica.weights(), e.rounds.rates.lr(step))
+	err = at.engine().Do(context.WithoutCancel(ctx), false, func(s *torch.Scope) error {
+		far, err := e.far(s, at)
+		if err == nil {
+			payload, err = e.residual.encode(header, far, e.rounds.rates.lr(step))
+		}
+		return err
+	})
 	return payload, loss, err
 }
 
-// moveByOwn moves the weights by this trainer's own result of a step, times factor, if that result
-// still waits to be applied with the others, as with an apply_lag of 2. A factor of -1 moves them
+// far replaces the weights at a place by the pseudo-gradient of the steps since they were kept.
+func (e *localExchange) far(s *torch.Scope, at place) (vectors, error) {
+	at.changed()
+	if at.on == nil {
+		weights := e.replica.weights()
+		return vectors{here: weights}, e.residual.far(e.replica.kept, weights)
+	}
+	weights := detached(at.weights())
+	return vectors{there: weights, scope: s}, e.residual.farThere(at.on.kept, weights)
+}
+
+// moveByOwn moves the weights at a place by this trainer's own result of a step, times factor, if that
+// result still waits to be applied with the others, as with an apply_lag of 2. A factor of -1 moves them
 // back. Without this move, a round would start from almost the same weights as the previous round
 // and repeat its steps. Runs with audits do not make this move, because auditors would need the
 // waiting result as well.
-func (e *localExchange) moveByOwn(step uint32, factor float32) error {
-	if _, waits := e.residual.sent[step]; !waits {
-		return nil
+func (e *localExchange) moveByOwn(at place, step uint32, factor float32) error {
+	change, found, err := e.residual.own(step, factor)
+	if err == nil && found {
+		at.changed()
+		if at.on != nil {
+			err = at.on.kernels.AddBack(addresses(at.weights()), change)
+		} else {
+			here := buffers{kernel: e.residual.kernel, layouts: e.residual.layouts, now: e.replica.weights()}
+			err = here.addBack(change)
+		}
 	}
-	e.replica.changed()
-	return e.residual.addOwn(step, e.replica.weights(), factor)
+	if err != nil {
+		return fmt.Errorf("own result of step %d: %w", step, err)
+	}
+	return nil
 }
 
 // move changes the weights by results. Without results nothing changes.
-func (e *localExchange) move(_ context.Context, step uint32, results [][]codec.TensorResult) error {
-	e.replica.changed()
+func (e *localExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
 	lr := e.rounds.rates.lr(step)
-	for i, w := range e.replica.weights() {
-		if err := e.residual.apply(i, results, w, lr); err != nil {
-			return fmt.Errorf("tensor %d: %w", i, err)
+	here := func(weights [][]float32) error {
+		for i, w := range weights {
+			if err := e.residual.apply(i, results, w, lr); err != nil {
+				return fmt.Errorf("tensor %d: %w", i, err)
+			}
 		}
+		return nil
+	}
+	if e.replica.parallel.home() == nil {
+		e.replica.changed()
+		return here(e.replica.weights())
+	}
+	change, err := e.residual.change(results, lr)
+	if err != nil {
+		return err
+	}
+	failure, err := e.replica.moveThere(ctx, !empty(results) && e.moves.next(), func(a *apart) error {
+		return a.kernels.AddBack(addresses(place{e.replica.store, a}.weights()), change)
+	}, here)
+	if failure != nil {
+		err = e.leaveDevices(failure)
+	}
+	return err
+}
+
+// leaveDevices makes the optimizer continue on the CPU, from the store's weights, which must be fresh.
+// What cannot be read from the device begins as zeros again.
+func (e *localExchange) leaveDevices(because error) error {
+	r, inner := e.residual, e.rounds.inner
+	defer r.history.lock()()
+	means, err := inner.all()
+	here, failed := r.unsent.(*resident).here()
+	if failed != nil {
+		here = newBuffers(r.kernel, r.layouts)
+		if r.history != nil {
+			here.before = zeros(r.layouts)
+			r.history.forget()
+		}
+	}
+	r.unsent = here
+	if r.history != nil {
+		r.history.values = here
+	}
+	if r.outer != nil {
+		outer, lost := r.outer.(*resident).here()
+		if lost != nil {
+			outer = newBuffers(r.kernel, r.layouts)
+		}
+		r.outer, failed = outer, errors.Join(failed, lost)
+	}
+	e.replica.log.Warn("the optimizer's kernels failed on the device: the optimizer continues on the CPU, and weights will be copied to the device for every step",
+		"because", errors.Join(because, err, failed, e.replica.parallel.leave()))
+	updates := inner.updates
+	moved, failed := newUpdater(context.Background(), place{store: e.replica.store}, inner.config, inner.muon)
+	if failed != nil {
+		return failed
+	}
+	if *inner = *moved; err == nil {
+		inner.updates = updates
+		return inner.setAll(means)
 	}
 	return nil
 }
@@ -82,9 +185,7 @@ func (e *localExchange) finalize(step uint32, counted bool) error {
 }
 
 func (e *localExchange) reset() error {
-	e.rounds.inner.reset()
-	e.residual.reset()
-	return nil
+	return errors.Join(e.rounds.inner.reset(), e.residual.reset())
 }
 
 func (e *localExchange) state(lend bool) (OptimizerState, error) {
@@ -94,12 +195,22 @@ func (e *localExchange) state(lend bool) (OptimizerState, error) {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
 	}
 	state := OptimizerState{Optimizer: "localsteps", Step: e.replica.step}
-	inner.addTo(&state, lend)
+	unsent, err := r.unsent.read()
+	var outer [][]float32
+	if err == nil && r.outer != nil {
+		outer, err = r.outer.read()
+	}
+	if err == nil {
+		err = inner.addTo(&state, lend)
+	}
+	if err != nil {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+	}
 	for i := range e.replica.parameters {
 		one := e.replica.parameters[i : i+1]
-		state.add(unsentName, one, r.unsent.now[i:i+1], lend)
-		if r.momenta != nil {
-			state.add(outerMomentumName, one, r.momenta[i:i+1], lend)
+		state.add(unsentName, one, unsent[i:i+1], lend)
+		if outer != nil {
+			state.add(outerMomentumName, one, outer[i:i+1], lend)
 		}
 	}
 	if lend {
@@ -118,7 +229,7 @@ func (e *localExchange) setState(state OptimizerState) error {
 		return err
 	}
 	var momenta [][]float32
-	if r.momenta != nil {
+	if r.outer != nil {
 		if momenta, err = state.values(e.replica.parameters, outerMomentumName, nil); err != nil {
 			return err
 		}
@@ -136,8 +247,11 @@ func (e *localExchange) setState(state OptimizerState) error {
 	if err := e.rounds.inner.setState(state); err != nil {
 		return err
 	}
-	copyAll(r.unsent.now, sums)
-	copyAll(r.momenta, momenta)
 	r.fed, r.sent = 0, map[uint32]sentSums{}
-	return nil
+	if r.outer != nil {
+		if err := r.outer.write(momenta); err != nil {
+			return err
+		}
+	}
+	return r.unsent.write(sums)
 }

@@ -141,13 +141,13 @@ func testLocalTrainingMovesNothing(t *testing.T, inner func(*Options)) {
 	if _, _, err := trainer.Train(t.Context(), 1, bad, nil); !errors.Is(err, errTokens) {
 		t.Errorf("error %v", err)
 	}
-	if digest(t, trainer) != before || norm(trainer.local().residual.unsent.now) != 0 {
+	if digest(t, trainer) != before || norm(unsentOf(trainer)) != 0 {
 		t.Error("a training that failed left something")
 	}
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); err != nil {
 		t.Fatal(err)
 	}
-	if digest(t, trainer) != before || norm(trainer.local().residual.unsent.now) == 0 {
+	if digest(t, trainer) != before || norm(unsentOf(trainer)) == 0 {
 		t.Error("a training moved weights, or left nothing to send")
 	}
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); !errors.Is(err, errStep) {
@@ -170,11 +170,11 @@ func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); err != nil {
 		t.Fatal(err)
 	}
-	left := norm(trainer.local().residual.unsent.now)
+	left := norm(unsentOf(trainer))
 	if err := trainer.Apply(t.Context(), 1, nil, false); err != nil {
 		t.Fatal(err)
 	}
-	if back := norm(trainer.local().residual.unsent.now); !(back > left) || len(trainer.local().residual.sent) != 0 {
+	if back := norm(unsentOf(trainer)); !(back > left) || len(trainer.local().residual.sent) != 0 {
 		t.Errorf("%v was left, %v is there again", left, back)
 	}
 }
@@ -203,7 +203,11 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if mean := goes.local().rounds.inner.all()[0]; unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)) != unsafe.Pointer(&mean[0]) {
+	means, err := goes.local().rounds.inner.all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)) != unsafe.Pointer(&means[0][0]) {
 		t.Error("the shared state is a copy")
 	}
 	if err := goes.Close(); err != nil {
@@ -239,8 +243,8 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	if err := newLocalTrainer(t, inner, func(o *Options) { o.Model = snapshot }).SetOptimizerState(t.Context(), other); !errors.Is(err, errModel) {
 		t.Errorf("the state of DisTrO: error %v", err)
 	}
-	if err := again.ResetOptimizer(t.Context()); err != nil || norm(again.local().residual.unsent.now) != 0 || again.local().rounds.inner.updates != 0 {
-		t.Errorf("reset: %v, %v left", err, norm(again.local().residual.unsent.now))
+	if err := again.ResetOptimizer(t.Context()); err != nil || norm(unsentOf(again)) != 0 || again.local().rounds.inner.updates != 0 {
+		t.Errorf("reset: %v, %v left", err, norm(unsentOf(again)))
 	}
 }
 

@@ -45,7 +45,7 @@ func (m muon) step(s *torch.Scope, parameter, gradient, mean *torch.Tensor, rate
 		nesterov := gradient.MulScalar(1-muonMomentum).AddInPlace(mean, muonMomentum)
 		shape := parameter.Shape()
 		longest := max(shape[len(shape)-1], shape[len(shape)-2])
-		factor := orthogonal(nesterov.ToDevice(m.device), m.computes).To(torch.F32).ToDevice(torch.CPU)
+		factor := orthogonal(nesterov.ToDevice(m.device), m.computes).To(torch.F32).ToDevice(parameter.Device())
 		parameter.MulScalarInPlace(1-rate*decay).AddInPlace(factor, -rate*muonLength*math.Sqrt(float64(longest)))
 		return nil
 	})

@@ -67,12 +67,14 @@ func newDistro(ctx context.Context, t *Trainer, o Options) error {
 		return err
 	}
 	c, r := optimizer.config, t.replica
-	open := o.kernels
-	if open == nil {
-		open = openKernels
-	}
-	if err := openResident(ctx, r, optimizer, open); err != nil {
-		return err
+	if !c.Lookahead || len(r.parallel.apart()) == 1 { // every device needs the momentum for a look-ahead
+		there, err := openResident(ctx, r, optimizer.kernel, optimizer.layouts, int(c.CompressionTopK), o)
+		if err != nil {
+			return err
+		}
+		if there != nil {
+			optimizer.momentum = there
+		}
 	}
 	if o.Audited {
 		if err := optimizer.commit(); err != nil {
@@ -121,7 +123,17 @@ func newLocal(ctx context.Context, t *Trainer, o Options) error {
 	if err != nil {
 		return err
 	}
-	inner, err := newUpdater(ctx, r.store, c.Inner(), muonOf(c, r.parallel.apart(), o.Compute.Compute))
+	there, err := openResident(ctx, r, residual.kernel, residual.layouts, int(c.CompressionTopK), o)
+	if err != nil {
+		return err
+	}
+	if there != nil {
+		if err := residual.stayOn(ctx, there); err != nil {
+			return err
+		}
+	}
+	muon := muonOf(c, r.parallel.apart(), o.Compute.Compute)
+	inner, err := newUpdater(ctx, place{r.store, r.parallel.home()}, c.Inner(), muon)
 	if err != nil {
 		return err
 	}
@@ -134,8 +146,12 @@ func newLocal(ctx context.Context, t *Trainer, o Options) error {
 	t.limits = limits{lag: c.Lag(), maxResult: codec.MaxLevelsSize(residual.results, int(c.ValueBits)), valueBits: int(c.ValueBits)}
 	t.reader = newReader(o, residual)
 	t.exchange = &localExchange{replica: r, rounds: rounds, residual: residual, timings: t.timings}
+	repeating := *rounds
+	if inner.place.on != nil {
+		repeating.inner = nil
+	}
 	t.examiner = &replayer{
-		replica: r, rounds: rounds, residual: residual, reader: t.reader, computes: o.Compute.Compute,
+		replica: r, rounds: &repeating, muon: muon, residual: residual, reader: t.reader, computes: o.Compute.Compute,
 		bounds: &localBounds{rates: t.rates, config: c, quotients: longestRound(c, inner, residual.layouts)},
 	}
 	t.chunks, t.history = shapesOf(residual.layouts, int(c.CompressionTopK)), residual.history

@@ -22,6 +22,8 @@ type parallel struct {
 	engines []*torch.Engine
 	sums    []*torch.Tensor // of the gradients, on the store's engine
 	slices  [][]float32     // their memory
+	// resident is true if the newest weights are on the devices: steps move them there.
+	resident bool
 }
 
 // newParallel starts the engines that the options require. They share threads. It returns nil if one
@@ -110,14 +112,14 @@ func (p *parallel) close() error {
 }
 
 // gradient is replica.gradient on all engines: worker i modulo their number computes micro-batch i.
-func (p *parallel) gradient(ctx context.Context, parts []microBatch, tokens int64, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
+func (p *parallel) gradient(ctx context.Context, at place, parts []microBatch, tokens int64, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
 	losses := make([]float64, len(parts))
+	if err := p.refresh(ctx, p.apart()...); err != nil {
+		return err
+	}
 	group, inner := errgroup.WithContext(ctx)
 	for i, w := range p.workers {
 		group.Go(func() error {
-			if err := w.refresh(inner); err != nil {
-				return err
-			}
 			for at := i; at < len(parts); at += len(p.workers) {
 				if err := inner.Err(); err != nil {
 					return err
@@ -146,8 +148,8 @@ func (p *parallel) gradient(ctx context.Context, parts []microBatch, tokens int6
 	if math.IsNaN(total) || math.IsInf(total, 0) {
 		return errors.Join(fmt.Errorf("%w: loss is %v", errNotFinite, total), p.drop(context.WithoutCancel(ctx)))
 	}
-	if home := p.home(); home != nil {
-		err = p.useThere(ctx, home, func(s *torch.Scope, gradients []*torch.Tensor) error { return use(s, total, gradients) })
+	if at.on != nil {
+		err = p.useThere(ctx, at.on, func(s *torch.Scope, gradients []*torch.Tensor) error { return use(s, total, gradients) })
 	} else if err = p.reduce(ctx); err == nil {
 		return p.from.engine.Do(ctx, false, func(s *torch.Scope) error { return use(s, total, p.sums) })
 	}
@@ -204,10 +206,54 @@ func (p *parallel) drop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// home returns the device with the momentum; nil if the momentum is in the memory of the CPU.
+// home returns the device with the state of the optimizer; nil if the CPU has it.
 func (p *parallel) home() *apart {
-	if devices := p.apart(); len(devices) > 0 && devices[0].kernels != nil {
-		return devices[0]
+	if p == nil || !p.resident {
+		return nil
+	}
+	return p.apart()[0]
+}
+
+// resides returns the devices on which steps move the weights; none if the CPU moves them.
+func (p *parallel) resides() []*apart {
+	if p.home() == nil {
+		return nil
+	}
+	return p.apart()
+}
+
+// refresh gives devices the newest weights.
+func (p *parallel) refresh(ctx context.Context, devices ...*apart) error {
+	from := p.newest()
+	group, inner := errgroup.WithContext(ctx)
+	for _, a := range devices {
+		if a.seen == p.from.changes {
+			continue
+		}
+		group.Go(func() error {
+			if from == nil {
+				return errLost
+			}
+			if err := model.Refresh(inner, a.twin, from); err != nil {
+				return fmt.Errorf("copy weights to %s: %w", a.twin.Engine().Device(), err)
+			}
+			a.seen = p.from.changes
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// newest returns a model with the newest weights: the store's, or else a device's. It returns nil if a
+// device failed while it changed the only one.
+func (p *parallel) newest() model.Model {
+	if p.from.fresh == p.from.changes {
+		return p.from.model
+	}
+	for _, a := range p.apart() {
+		if a.seen == p.from.changes {
+			return a.twin
+		}
 	}
 	return nil
 }
@@ -217,25 +263,31 @@ func (p *parallel) bring(ctx context.Context) error {
 	if p == nil || p.from.fresh == p.from.changes {
 		return nil
 	}
-	for _, a := range p.apart() {
-		if a.seen != p.from.changes {
-			continue
-		}
-		if err := model.Refresh(ctx, p.from.model, a.twin); err != nil {
-			return fmt.Errorf("copy weights from %s: %w", a.twin.Engine().Device(), err)
-		}
-		p.from.fresh = p.from.changes
-		return nil
+	from := p.newest()
+	if from == nil {
+		return errLost
 	}
-	return errLost
+	if err := model.Refresh(ctx, p.from.model, from); err != nil {
+		return fmt.Errorf("copy weights from %s: %w", from.Engine().Device(), err)
+	}
+	p.from.fresh = p.from.changes
+	return nil
 }
 
-// moved must be called after the weights were changed in the same way on all devices.
-func (p *parallel) moved() {
+// moved must be called after the weights were changed in the same way on devices.
+func (p *parallel) moved(devices ...*apart) {
 	p.from.changes++
-	for _, a := range p.apart() {
+	for _, a := range devices {
 		a.seen = p.from.changes
 	}
+}
+
+// leave closes the kernels of all devices. From now on, the CPU changes the weights, which the store
+// must have.
+func (p *parallel) leave() error {
+	p.resident = false
+	p.from.changed()
+	return p.closeKernels()
 }
 
 // closeKernels closes the kernels of all devices.
@@ -269,5 +321,5 @@ func (p *parallel) evaluates(ctx context.Context) (model.Model, error) {
 	if !ok {
 		return p.from.model, nil
 	}
-	return first.twin, first.refresh(ctx)
+	return first.twin, p.refresh(ctx, first)
 }

@@ -21,7 +21,8 @@ import (
 // replayer audits rounds of local steps. It implements examiner.
 type replayer struct {
 	replica  *replica
-	rounds   *rounds
+	rounds   *rounds // on the CPU; inner is nil until the first recomputation if steps are made on a device
+	muon     *muon
 	residual *residual
 	reader   *reader
 	bounds   *localBounds
@@ -55,6 +56,9 @@ func (rp *replayer) recompute(ctx context.Context, x audit.Recomputation, batch 
 	if err := checkApplied(x, rp.replica.step); err != nil {
 		return err
 	}
+	if err := rp.prepare(ctx); err != nil {
+		return err
+	}
 	defer rp.replica.keep()()
 	r, err := rp.again(x, batch.Hash(), reference)
 	if err != nil {
@@ -62,7 +66,7 @@ func (rp *replayer) recompute(ctx context.Context, x audit.Recomputation, batch 
 	}
 	if err := rp.goOn(ctx, r, batch); err != nil {
 		if stopped := ctx.Err(); stopped != nil && errors.Is(err, stopped) && !errors.Is(err, errTorn) {
-			rp.pause(r)
+			return errors.Join(err, rp.pause(r))
 		}
 		return err
 	}
@@ -71,6 +75,18 @@ func (rp *replayer) recompute(ctx context.Context, x audit.Recomputation, batch 
 	}
 	*reference = *r.reference
 	return nil
+}
+
+// prepare brings the weights to the memory of the CPU, where the steps of a recomputation move them.
+// Devices compute the gradients.
+func (rp *replayer) prepare(ctx context.Context) (err error) {
+	if rp.rounds.inner == nil {
+		at := place{store: rp.replica.store}
+		if rp.rounds.inner, err = newUpdater(ctx, at, rp.bounds.config.Inner(), rp.muon); err != nil {
+			return err
+		}
+	}
+	return rp.replica.parallel.bring(ctx)
 }
 
 // replay is the repetition of a round, as far as it has come.
@@ -100,11 +116,11 @@ func (rp *replayer) again(x audit.Recomputation, batch [32]byte, reference *audi
 	if r := rp.paused; r.isOf(x, batch) {
 		rp.paused = nil
 		copyAll(rp.replica.weights(), r.weights)
-		copyAll(rp.rounds.inner.all(), r.means)
+		err := rp.rounds.inner.setAll(r.means)
 		rp.rounds.inner.updates = r.updates
 		r.x, r.weights, r.means = x, nil, nil // more may have been applied since
 		rp.replica.changed()
-		return r, nil
+		return r, err
 	}
 	r := &replay{x: x, batch: batch, reference: reference}
 	err := rp.begin(r)
@@ -118,9 +134,8 @@ func (rp *replayer) begin(r *replay) error {
 	copyAll(rp.replica.weights(), rp.replica.kept)
 	err := rp.takeBack(r.x, rp.replica.weights())
 	rp.replica.changed()
-	rp.rounds.inner.reset()
 	r.next = 0
-	return err
+	return errors.Join(err, rp.rounds.inner.reset())
 }
 
 // takeBack undoes the results applied since a round in values of all weights. It decodes one round
@@ -207,12 +222,17 @@ func (rp *replayer) led(r *replay) error {
 
 // pause keeps the progress of a replay, so that a trainer with little time at once can continue it
 // later. For a model without memory for copies it keeps nothing.
-func (rp *replayer) pause(r *replay) {
+func (rp *replayer) pause(r *replay) error {
 	if rp.replica.large() {
-		return
+		return nil
 	}
-	r.weights, r.means, r.updates = cloneAll(rp.replica.weights()), cloneAll(rp.rounds.inner.all()), rp.rounds.inner.updates
+	means, err := rp.rounds.inner.all()
+	if err != nil {
+		return err
+	}
+	r.weights, r.means, r.updates = cloneAll(rp.replica.weights()), cloneAll(means), rp.rounds.inner.updates
 	r.x.Applied, rp.paused = nil, r
+	return nil
 }
 
 // shaking is the tolerance between honest trainers divided by the observed effect of shaken

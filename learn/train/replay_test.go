@@ -282,7 +282,7 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 		return func(trainer *Trainer) {
 			for i, tensor := range trainer.weights() {
 				for j := range tensor {
-					tensor[j] -= change(trainer.local().residual.unsent.now[i][j])
+					tensor[j] -= change(unsentOf(trainer)[i][j])
 				}
 			}
 		}

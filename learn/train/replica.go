@@ -197,21 +197,29 @@ func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	return nil
 }
 
-// keepAnywhere copies the weights' bits where the newest ones are, and returns a function that restores
-// them there.
-func (r *replica) keepAnywhere(ctx context.Context) (back func() error, err error) {
-	if r.parallel.home() == nil {
+// stayOnDevices makes steps move the weights on the devices, if there are any, and returns the place.
+func (r *replica) stayOnDevices() place {
+	if r.parallel != nil && len(r.parallel.apart()) > 0 {
+		r.parallel.resident = true
+	}
+	return place{r.store, r.parallel.home()}
+}
+
+// keepOn copies the weights' bits on devices, or in the memory of the CPU if there are none, and returns
+// a function that restores them there.
+func (r *replica) keepOn(ctx context.Context, devices ...*apart) (back func() error, err error) {
+	if len(devices) == 0 {
 		restore := r.keep()
 		return func() error {
 			restore()
 			return nil
 		}, nil
 	}
+	if err := r.parallel.refresh(ctx, devices...); err != nil {
+		return nil, err
+	}
 	var restore []func() error
-	for _, a := range r.parallel.apart() {
-		if err := a.refresh(ctx); err != nil {
-			return nil, err
-		}
+	for _, a := range devices {
 		one, err := a.keep(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("copy the weights on %s: %w", a.twin.Engine().Device(), err)
@@ -225,7 +233,7 @@ func (r *replica) keepAnywhere(ctx context.Context) (back func() error, err erro
 				return fmt.Errorf("%w: %w", errLost, err)
 			}
 		}
-		r.parallel.moved()
+		r.parallel.moved(devices...)
 		if r.parallel.home() == nil { // the optimizer left the devices in the meantime
 			return r.parallel.bring(context.WithoutCancel(ctx))
 		}

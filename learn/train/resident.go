@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
@@ -194,6 +196,55 @@ func (r *resident) each(f func(s *torch.Scope, i int) error) error {
 	})
 }
 
+// moveThere changes the weights of all devices by there, which a device's engine runs on its thread. If
+// it compares, or a device fails while the CPU has the weights too, here changes the weights on the CPU
+// as well, and the failure is nil only if all devices have the same bits then. In this case the caller
+// must make the optimizer leave the devices.
+func (r *replica) moveThere(ctx context.Context, compares bool, there func(a *apart) error, here func(weights [][]float32) error) (failure, err error) {
+	ctx = context.WithoutCancel(ctx)
+	devices := r.parallel.apart()
+	if err := r.parallel.refresh(ctx, devices...); err != nil {
+		return nil, err
+	}
+	if compares {
+		if err := r.parallel.bring(ctx); err != nil {
+			return nil, err
+		}
+	}
+	kept := r.fresh == r.changes
+	var group errgroup.Group
+	for _, a := range devices {
+		group.Go(func() error {
+			return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error { return there(a) })
+		})
+	}
+	failure = group.Wait()
+	switch {
+	case errors.Is(failure, distro.ErrInput): // nothing has changed
+		return nil, failure
+	case failure == nil:
+		r.parallel.moved(devices...)
+	default:
+		r.changes++ // some weights have moved
+	}
+	if failure == nil && !compares {
+		return nil, nil
+	}
+	if !kept {
+		return nil, fmt.Errorf("%w: %w", errLost, failure)
+	}
+	r.fresh = r.changes
+	if err := here(r.weights()); err != nil {
+		return nil, err
+	}
+	for _, a := range devices {
+		if failure == nil {
+			failure = a.compare(ctx)
+		}
+	}
+	return failure, nil
+}
+
 // addresses returns where tensors are in a device's memory. They must be contiguous and in f32.
 func addresses(tensors []*torch.Tensor) []cuda.Tensor {
 	there := make([]cuda.Tensor, len(tensors))
@@ -203,34 +254,36 @@ func addresses(tensors []*torch.Tensor) []cuda.Tensor {
 	return there
 }
 
-// openResident moves the momentum of DisTrO to the first device, and makes all devices apply results
-// to their own weights. The weights in the memory of the CPU are then a copy, which the replica
-// refreshes when it is needed. If a device has no kernels, everything stays on the CPU, and each change
-// of the weights is copied to the devices.
-func openResident(ctx context.Context, r *replica, o *optimizer, open func(torch.Device, []distro.Layout, int) (kernels, error)) error {
-	devices := r.parallel.apart()
-	if len(devices) == 0 || o.config.Lookahead && len(devices) > 1 {
-		return nil // the momentum, which a look-ahead needs on all devices, is on the first device
+// openResident opens the kernels of all devices and returns a momentum on the first device, or nil if
+// there are no devices or if one of them has no kernels. Then steps move the weights on the devices. The
+// weights in the memory of the CPU are a copy, which the replica refreshes when it is needed.
+func openResident(ctx context.Context, r *replica, kernel *distro.Kernel, layouts []distro.Layout, topK int, o Options) (*resident, error) {
+	open := o.kernels
+	if open == nil {
+		open = openKernels
 	}
+	devices := r.parallel.apart()
 	for _, a := range devices {
-		device := a.twin.Engine().Device()
-		k, err := open(device, o.layouts, int(o.config.CompressionTopK))
+		k, err := open(a.twin.Engine().Device(), layouts, topK)
 		if err == nil && k == nil {
-			return nil
+			return nil, nil
 		}
 		if a.kernels = k; err != nil {
 			r.log.Warn("the optimizer's kernels cannot run on the device: the optimizer runs on the CPU, and weights will be copied to the device for every step",
-				"device", device.String(), "because", errors.Join(err, r.parallel.closeKernels()),
+				"device", a.twin.Engine().Device().String(), "because", errors.Join(err, r.parallel.closeKernels()),
 				"remedy", "install NVRTC of the CUDA version that libtorch is made for, or set "+cuda.EnvNVRTC+
 					" to its library; the driver must be as new as NVRTC")
-			return nil
+			return nil, nil
 		}
 	}
-	m, err := newResident(ctx, devices[0], o.kernel, o.layouts)
-	if err != nil {
-		return errors.Join(fmt.Errorf("momentum on %s: %w", devices[0].twin.Engine().Device(), err), r.parallel.closeKernels())
+	if len(devices) == 0 {
+		return nil, nil
 	}
-	o.momentum = m
+	m, err := newResident(ctx, devices[0], kernel, layouts)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("momentum on %s: %w", devices[0].twin.Engine().Device(), err), r.parallel.closeKernels())
+	}
+	r.parallel.resident = true
 	r.log.Info("weights and optimizer are in the device's memory", "device", devices[0].twin.Engine().Device().String())
-	return nil
+	return m, nil
 }

@@ -86,7 +86,9 @@ type tested struct {
 	applied int    // calls of Apply
 	wrong   string // name of the method whose results are wrong
 	fail    string // name of the method that fails
-	closed  bool
+	// failOnce is the name of the method that fails at its next call.
+	failOnce string
+	closed   bool
 }
 
 var errTested = errors.New("injected")
@@ -116,6 +118,24 @@ func (m *tested) Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p 
 	}
 	err := m.kernels.Apply(results, weights, p)
 	if m.fail == "Apply" {
+		return errTested
+	}
+	return err
+}
+
+func (m *tested) AddBack(delta []cuda.Tensor, r []codec.TensorResult) error {
+	if m.wrong == "AddBack" {
+		r = slices.Clone(r)
+		for i := range r {
+			r[i].Values = slices.Clone(r[i].Values)
+			for j := range r[i].Values {
+				r[i].Values[j] *= 2
+			}
+		}
+	}
+	err := m.kernels.AddBack(delta, r)
+	if m.fail == "AddBack" || m.failOnce == "AddBack" {
+		m.failOnce = ""
 		return errTested
 	}
 	return err
@@ -193,7 +213,6 @@ func warnings(into *bytes.Buffer) func(o *Options) {
 // on one device and on two. All must have the same bits. Two devices add gradients in another order, so
 // only their weights must be the same.
 func TestResidentTrainsTheSame(t *testing.T) {
-	audited := func(o *Options) { o.Audited = true }
 	quantized := func(o *Options) {
 		d := *o.Optimizer.Distro
 		d.Quantize1Bit, d.ClipGradNorm = true, 1
@@ -207,7 +226,7 @@ func TestResidentTrainsTheSame(t *testing.T) {
 		{"llama", toyConfig, nil, 2},
 		{"v3", toyV3, nil, 2},
 		{"signs", toyConfig, []func(o *Options){quantized}, 2},
-		{"audited", toyConfig, []func(o *Options){quantized, audited}, 2},
+		{"audited", toyConfig, []func(o *Options){quantized, auditedRun}, 2},
 		{"lookahead", toyConfig, []func(o *Options){lookingAhead}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -276,15 +295,22 @@ func TestResidentTrainsTheSame(t *testing.T) {
 	}
 }
 
+// auditedRun turns audits on for a trainer of DisTrO or of local steps.
+func auditedRun(o *Options) {
+	o.Audited = true
+	if c := o.Optimizer.LocalSteps; c != nil {
+		c.ErrorDecay = 0.95
+		return
+	}
+	d := *o.Optimizer.Distro
+	d.ClipGradNorm = 1
+	o.Optimizer = config.Optimizer{Distro: &d}
+}
+
 // TestResidentOpensTheSame compares openings, roll-backs and recomputations in a run with audits.
 func TestResidentOpensTheSame(t *testing.T) {
 	kernels, _ := withKernels(t, nil)
-	audited := func(o *Options) {
-		d := *o.Optimizer.Distro
-		d.ClipGradNorm = 1
-		o.Optimizer, o.Audited = config.Optimizer{Distro: &d}, true
-	}
-	members := []*Trainer{newTestTrainer(t, audited), newTestTrainer(t, audited, onDevices(1), kernels)}
+	members := []*Trainer{newTestTrainer(t, auditedRun), newTestTrainer(t, auditedRun, onDevices(1), kernels)}
 	var chunks []uint32
 	for c := range uint32(members[0].Shapes().Chunks()) {
 		chunks = append(chunks, c)
@@ -431,12 +457,7 @@ func TestWrongKernelsAreLeft(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var log bytes.Buffer
 			kernels, opened := withKernels(t, test.fault)
-			audited := func(o *Options) {
-				d := *o.Optimizer.Distro
-				d.ClipGradNorm = 1
-				o.Optimizer, o.Audited = config.Optimizer{Distro: &d}, true
-			}
-			here, there := newTestTrainer(t, audited), newTestTrainer(t, audited, onDevices(1), kernels, warnings(&log))
+			here, there := newTestTrainer(t, auditedRun), newTestTrainer(t, auditedRun, onDevices(1), kernels, warnings(&log))
 			for _, member := range []*Trainer{here, there} {
 				if err := member.SetColdStart(t.Context(), 1, 3); err != nil {
 					t.Fatal(err)
@@ -656,12 +677,7 @@ func TestResidentOnTheEmulatedDriver(t *testing.T) {
 			return &opened{model, device}, err
 		}
 	}
-	audited := func(o *Options) {
-		d := *o.Optimizer.Distro
-		d.ClipGradNorm = 1
-		o.Optimizer, o.Audited = config.Optimizer{Distro: &d}, true
-	}
-	here, there := newTestTrainer(t, audited), newTestTrainer(t, audited, onDevices(2), emulated)
+	here, there := newTestTrainer(t, auditedRun), newTestTrainer(t, auditedRun, onDevices(2), emulated)
 	for step := uint32(1); step <= firstCompared+2; step++ {
 		apply(t, step, results(t, step, here, there), here, there)
 		if digest(t, there) != digest(t, here) {

@@ -1,28 +1,32 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"math"
-	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/localsteps"
+	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// residual is the state of the exchange of local steps: the pseudo-gradients not sent yet. It works
-// on plain slices, one for each tensor, in the order of the tensors' names. It is not safe for
+// residual is the state of the exchange of local steps: the pseudo-gradients not sent yet, a tensor for
+// each parameter, in the order of the parameters' names. It is not safe for
 // concurrent use, except for decode, bounded and values.
 type residual struct {
 	kernel  *distro.Kernel
+	threads int
 	config  config.LocalSteps
 	layouts []distro.Layout
 	results []codec.TensorLayout
-	unsent  *buffers    // sums of pseudo-gradients not sent yet
-	momenta [][]float32 // momenta of the pseudo-gradients, for outer_momentum; nil without
-	fed     uint64      // number of additions to the sums
+	unsent  momentum // sums of pseudo-gradients not sent yet
+	outer   momentum // momenta of the pseudo-gradients, for outer_momentum; nil without
+	fed     uint64   // number of additions to the sums
 	// sent contains the values subtracted from the sums for a step, until it is known whether it
 	// counted.
 	sent    map[uint32]sentSums
@@ -41,7 +45,7 @@ func newResidual(c config.LocalSteps, shapes [][]int64, threads int) (*residual,
 	if err != nil {
 		return nil, err
 	}
-	r := &residual{kernel: kernel, config: c, sent: map[uint32]sentSums{}}
+	r := &residual{kernel: kernel, threads: threads, config: c, sent: map[uint32]sentSums{}}
 	for _, shape := range shapes {
 		layout, err := distro.NewLayout(shape, int(c.CompressionChunk))
 		if err != nil {
@@ -52,9 +56,18 @@ func newResidual(c config.LocalSteps, shapes [][]int64, threads int) (*residual,
 	}
 	r.unsent = newBuffers(kernel, r.layouts)
 	if c.OuterMomentum > 0 {
-		r.momenta = zeros(r.layouts)
+		r.outer = newBuffers(kernel, r.layouts)
 	}
 	return r, nil
+}
+
+// stayOn moves the sums and momenta, which must be zeros, to a device. The sums are there.
+func (r *residual) stayOn(ctx context.Context, there *resident) (err error) {
+	r.unsent = there
+	if r.outer != nil {
+		r.outer, err = newResident(ctx, there.on, r.kernel, r.layouts)
+	}
+	return err
 }
 
 // commit makes results commit to the sums from now on.
@@ -99,28 +112,74 @@ func (r *residual) trained(step uint32) bool {
 	return trained
 }
 
-// addOwn adds this trainer's result of a step to weights, if it waits to be applied, times a factor.
-func (r *residual) addOwn(step uint32, weights [][]float32, factor float32) error {
-	own := r.sent[step]
-	for i, w := range weights {
-		if err := localsteps.AddBack(r.kernel, r.layouts[i], w, own.tensors[i], own.reach, -factor*float32(r.config.OuterLR)); err != nil {
-			return fmt.Errorf("own result of step %d, tensor %d: %w", step, i, err)
-		}
+// own returns the change of the weights by this trainer's result of a step, times a factor. found is
+// false if no result of that step waits to be applied.
+func (r *residual) own(step uint32, factor float32) (change []codec.TensorResult, found bool, err error) {
+	sent, found := r.sent[step]
+	if !found {
+		return nil, false, nil
 	}
-	return nil
+	change, err = r.valuesOf(sent, -factor*float32(r.config.OuterLR))
+	return change, true, err
 }
 
-// encode adds the pseudo-gradient of a round, from the weights begun to the weights ended, to the
-// sums, and returns the bytes of the values that it subtracts from them. It overwrites ended. In
-// runs with audits, a failure leaves the sums unchanged.
-func (r *residual) encode(header codec.Header, begun, ended [][]float32, lr float32) ([]byte, error) {
+// valuesOf returns the values that were subtracted from the sums for a step, times a factor.
+func (r *residual) valuesOf(sent sentSums, factor float32) ([]codec.TensorResult, error) {
+	values := make([]codec.TensorResult, len(r.layouts))
+	for i, l := range r.layouts {
+		var err error
+		if values[i], err = localsteps.Values(l, sent.tensors[i], sent.reach, factor); err != nil {
+			return nil, fmt.Errorf("tensor %d: %w", i, err)
+		}
+	}
+	return values, nil
+}
+
+// far replaces the weights after the steps of a round by the pseudo-gradient, given the weights before
+// them.
+func (r *residual) far(begun, ended [][]float32) error {
 	far := 0.0
 	for i, w := range ended {
 		far = max(far, widest(begun[i], w))
 	}
 	if !(far <= maxUpdate) {
-		return nil, fmt.Errorf("%w: a weight has moved by %v", errNotFinite, far)
+		return fmt.Errorf("%w: a weight has moved by %v", errNotFinite, far)
 	}
+	for i, w := range ended {
+		var u []float32
+		if r.outer != nil {
+			u = r.outer.readInside()[i]
+		}
+		localsteps.Far(begun[i], w, u, float32(r.config.OuterMomentum))
+	}
+	return nil
+}
+
+// farThere is far for weights on a device, on the thread of its engine.
+func (r *residual) farThere(begun, ended []*torch.Tensor) error {
+	for i, w := range ended {
+		w.MulScalarInPlace(-1).AddInPlace(begun[i], 1)
+	}
+	length, err := r.unsent.norm(vectors{there: ended})
+	if err != nil {
+		return err
+	}
+	if !(length <= maxUpdate) {
+		return fmt.Errorf("%w: the weights have moved by %v", errNotFinite, length)
+	}
+	if r.outer != nil {
+		factor := float64(float32(r.config.OuterMomentum))
+		for i, u := range r.outer.(*resident).now {
+			u.MulScalarInPlace(factor).AddInPlace(ended[i], 1)
+			ended[i].AddInPlace(u, factor)
+		}
+	}
+	return nil
+}
+
+// encode adds the pseudo-gradient of a round to the sums, and returns the bytes of the values that it
+// subtracts from them. In runs with audits, a failure leaves the sums unchanged.
+func (r *residual) encode(header codec.Header, far vectors, lr float32) ([]byte, error) {
 	defer r.history.lock()()
 	p := localsteps.EncodeParams{
 		Reach: r.reach(lr), Decay: float32(r.config.ErrorDecay),
@@ -131,10 +190,7 @@ func (r *residual) encode(header codec.Header, begun, ended [][]float32, lr floa
 			p.Decay = audit.Decayed(p.Decay, header.Step-newest)
 		}
 	}
-	for i := range r.layouts {
-		localsteps.Far(begun[i], ended[i], r.momentum(i), float32(r.config.OuterMomentum))
-	}
-	payload, err := r.take(header, r.unsent.begin(), ended, p, lr)
+	payload, err := r.take(header, far, p, lr)
 	if err != nil && r.history != nil {
 		delete(r.sent, header.Step)
 		r.history.restore()
@@ -143,13 +199,22 @@ func (r *residual) encode(header codec.Header, begun, ended [][]float32, lr floa
 }
 
 // take adds the pseudo-gradient to sums, subtracts the sent values, and returns their bytes.
-func (r *residual) take(header codec.Header, sums, far [][]float32, p localsteps.EncodeParams, lr float32) (payload []byte, err error) {
-	tensors := make([]codec.TensorResult, len(r.layouts))
+func (r *residual) take(header codec.Header, far vectors, p localsteps.EncodeParams, lr float32) (payload []byte, err error) {
 	r.fed++
-	for i, l := range r.layouts {
-		if tensors[i], err = localsteps.EncodeTo(r.kernel, l, sums[i], r.unsent.now[i], far[i], p); err != nil {
-			return nil, fmt.Errorf("tensor %d: %w", i, err)
-		}
+	largest, err := r.unsent.encode(far, p.Largest(), noFloor)
+	if err != nil {
+		return nil, err
+	}
+	tensors := make([]codec.TensorResult, len(r.layouts))
+	err = r.eachTensor(func(i int) error {
+		tensors[i] = localsteps.Quantize(r.layouts[i], largest[i], p)
+		return nil
+	})
+	if err == nil {
+		err = r.unsent.addBack(largest)
+	}
+	if err != nil {
+		return nil, err
 	}
 	r.sent[header.Step] = sentSums{tensors: tensors, reach: p.Reach, fed: r.fed}
 	var values []codec.TensorResult
@@ -163,19 +228,39 @@ func (r *residual) take(header codec.Header, sums, far [][]float32, p localsteps
 	})
 }
 
-// momentum returns the momentum of a tensor, or nil.
-func (r *residual) momentum(i int) []float32 {
-	if r.momenta == nil {
-		return nil
+// eachTensor calls f for each tensor, on as many goroutines as the machine has threads.
+func (r *residual) eachTensor(f func(i int) error) error {
+	var group errgroup.Group
+	group.SetLimit(max(r.threads, 1))
+	for i := range r.layouts {
+		group.Go(func() error {
+			if err := f(i); err != nil {
+				return fmt.Errorf("tensor %d: %w", i, err)
+			}
+			return nil
+		})
 	}
-	return r.momenta[i]
+	return group.Wait()
 }
 
 // apply moves the weights of a tensor by the results of a round with a learning rate. Without results
 // nothing changes.
 func (r *residual) apply(tensor int, results [][]codec.TensorResult, weights []float32, lr float32) error {
-	p := localsteps.ApplyParams{Reach: r.reach(lr), LevelBits: int(r.config.ValueBits), Rate: float32(r.config.OuterLR)}
-	return localsteps.Apply(r.kernel, r.layouts[tensor], ofTensor(results, tensor), weights, p)
+	return localsteps.Apply(r.kernel, r.layouts[tensor], ofTensor(results, tensor), weights, r.applyParams(lr))
+}
+
+// change returns the change of the weights by the results of a round with a learning rate.
+func (r *residual) change(results [][]codec.TensorResult, lr float32) ([]codec.TensorResult, error) {
+	change := make([]codec.TensorResult, len(r.layouts))
+	err := r.eachTensor(func(i int) (err error) {
+		change[i], err = localsteps.Mean(r.layouts[i], ofTensor(results, i), r.applyParams(lr))
+		return err
+	})
+	return change, err
+}
+
+func (r *residual) applyParams(lr float32) localsteps.ApplyParams {
+	return localsteps.ApplyParams{Reach: r.reach(lr), LevelBits: int(r.config.ValueBits), Rate: float32(r.config.OuterLR)}
 }
 
 // finalize ends the wait for this trainer's result of a step. An uncounted result is added back to
@@ -189,10 +274,12 @@ func (r *residual) finalize(step uint32, counted bool) error {
 		return nil
 	}
 	left := float32(math.Pow(r.config.ErrorDecay, float64(r.fed-sent.fed)))
-	for i, l := range r.layouts {
-		if err := localsteps.AddBack(r.kernel, l, r.unsent.now[i], sent.tensors[i], sent.reach, left); err != nil {
-			return fmt.Errorf("add back step %d, tensor %d: %w", step, i, err)
-		}
+	values, err := r.valuesOf(sent, left)
+	if err == nil {
+		err = r.unsent.addBack(values)
+	}
+	if err != nil {
+		return fmt.Errorf("add back step %d: %w", step, err)
 	}
 	return nil
 }
@@ -208,11 +295,15 @@ func (r *residual) rollBack(step uint32) error {
 }
 
 // reset resets the sums and the sent values.
-func (r *residual) reset() {
+func (r *residual) reset() error {
 	defer r.history.lock()()
 	if r.history != nil {
 		r.history.forget()
 	}
-	clearAll(slices.Concat(r.unsent.now, r.momenta))
 	r.fed, r.sent = 0, map[uint32]sentSums{}
+	err := r.unsent.clear()
+	if err == nil && r.outer != nil {
+		err = r.outer.clear()
+	}
+	return err
 }

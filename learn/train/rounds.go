@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// rounds makes the local steps of rounds. It moves the weights of the replica. The caller must hold
+// rounds makes the local steps of rounds. It moves the weights of the replica, at the place of inner. The caller must hold
 // the lock of the replica.
 type rounds struct {
 	replica *replica
@@ -21,7 +21,7 @@ type rounds struct {
 // train makes the steps of a round on the parts of a batch, starting with part from. It returns the
 // sum of their losses divided by the number of all parts, and the next step. It reports the
 // statistics of the round's last step, unless report is nil.
-func (r *rounds) train(ctx context.Context, step uint32, batch data.Batch, from int, report func(rate float32, length float64, gradients [][]float32)) (loss float64, next int, err error) {
+func (r *rounds) train(ctx context.Context, step uint32, batch data.Batch, from int, report func(rate float32, length float64, gradients []*torch.Tensor)) (loss float64, next int, err error) {
 	parts := cutSteps(batch, r.steps)
 	for next = from; next < len(parts); next++ {
 		last := report
@@ -38,17 +38,16 @@ func (r *rounds) train(ctx context.Context, step uint32, batch data.Batch, from 
 }
 
 // innerStep makes one step on a part of a batch.
-func (r *rounds) innerStep(ctx context.Context, step uint32, part data.Batch, report func(rate float32, length float64, gradients [][]float32)) (loss float64, err error) {
+func (r *rounds) innerStep(ctx context.Context, step uint32, part data.Batch, report func(rate float32, length float64, gradients []*torch.Tensor)) (loss float64, err error) {
 	rate := r.rates.lr(step)
-	err = r.replica.gradient(ctx, part, func(s *torch.Scope, mean float64, gradients []*torch.Tensor) error {
+	err = r.replica.gradientAt(ctx, r.inner.place, part, func(s *torch.Scope, mean float64, gradients []*torch.Tensor) error {
 		loss = mean
-		values := float32s(gradients)
-		length := norm(values)
+		length := normOf(s, gradients)
 		if err := r.inner.update(ctx, s, rate, gradients, length); err != nil {
 			return err
 		}
 		if report != nil {
-			report(rate, length, values)
+			report(rate, length, gradients)
 		}
 		return nil
 	})

@@ -14,7 +14,7 @@ func (a *AdamW) OptimizerState(ctx context.Context) (OptimizerState, error) {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
 	defer a.unlock()
-	return a.state(false), nil
+	return a.state(false)
 }
 
 // SetOptimizerState continues from a state that was saved together with this model.
@@ -33,7 +33,7 @@ func (a *AdamW) SetOptimizerState(ctx context.Context, state OptimizerState) err
 // that only the caller knows. Save copies nothing, because there may not be enough memory to copy a
 // large model.
 func (a *AdamW) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
-	return a.save(ctx, dir, note, func() (OptimizerState, error) { return a.state(true), nil })
+	return a.save(ctx, dir, note, func() (OptimizerState, error) { return a.state(true) })
 }
 
 // OptimizerState returns a copy of the optimizer's state: the momentum of DisTrO, or the running

@@ -13,7 +13,7 @@ import (
 // updater moves weights by their gradients: by AdamW with decoupled weight decay and bias correction
 // (Loshchilov and Hutter, arXiv 1711.05101), or matrices by Muon. It is not safe for concurrent use.
 type updater struct {
-	store     *store
+	place     place
 	config    config.AdamW
 	constants torch.AdamW
 	updates   uint64     // number of updates so far: the t of the bias correction
@@ -27,7 +27,7 @@ type moments struct {
 	tensors []*torch.Tensor
 }
 
-func newUpdater(ctx context.Context, of *store, c config.AdamW, m *muon) (*updater, error) {
+func newUpdater(ctx context.Context, at place, c config.AdamW, m *muon) (*updater, error) {
 	for _, beta := range c.Betas {
 		if !(beta >= 0 && beta < 1) {
 			return nil, fmt.Errorf("%w: betas %v, want numbers from 0 up to below 1", errUnsupported, c.Betas)
@@ -37,10 +37,10 @@ func newUpdater(ctx context.Context, of *store, c config.AdamW, m *muon) (*updat
 		return nil, fmt.Errorf("%w: eps %v, weight_decay %v, clip_grad_norm %v, want at least 0",
 			errUnsupported, c.Eps, c.WeightDecay, c.ClipGradNorm)
 	}
-	u := &updater{store: of, config: c, moments: [2]moments{{name: firstMoment}, {name: secondMoment}}, muon: m}
+	u := &updater{place: at, config: c, moments: [2]moments{{name: firstMoment}, {name: secondMoment}}, muon: m}
 	u.constants = torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
-	err := of.engine.Do(ctx, false, func(s *torch.Scope) error {
-		for _, p := range of.parameters {
+	err := at.engine().Do(ctx, false, func(s *torch.Scope) error {
+		for _, p := range at.store.parameters {
 			for i := range u.moments {
 				var mean *torch.Tensor
 				if i == 0 || !u.byMuon(p) {
@@ -66,8 +66,9 @@ func (u *updater) update(ctx context.Context, s *torch.Scope, rate float32, grad
 	}
 	scale := clipScale(length, u.config.ClipGradNorm)
 	u.updates++
-	u.store.changed()
-	for i, p := range u.store.parameters {
+	u.place.changed()
+	weights := u.place.weights()
+	for i, p := range u.place.store.parameters {
 		if scale != 1 {
 			gradients[i].MulScalarInPlace(scale)
 		}
@@ -75,33 +76,74 @@ func (u *updater) update(ctx context.Context, s *torch.Scope, rate float32, grad
 			if err := ctx.Err(); err != nil && len(p.weights) > muonAtOnce {
 				return fmt.Errorf("%w: %w", errTorn, err)
 			}
-			if err := u.muon.step(s, p.tensor, gradients[i], u.moments[0].tensors[i], float64(rate), u.config.WeightDecay); err != nil {
+			if err := u.muon.step(s, weights[i].Detach(), gradients[i], u.moments[0].tensors[i], float64(rate), u.config.WeightDecay); err != nil {
 				return err
 			}
 			continue
 		}
-		u.constants.Step(p.tensor, gradients[i], u.moments[0].tensors[i], u.moments[1].tensors[i], float64(rate), int64(u.updates))
+		u.constants.Step(weights[i], gradients[i], u.moments[0].tensors[i], u.moments[1].tensors[i], float64(rate), int64(u.updates))
 	}
 	return nil
 }
 
 // reset resets the running means to zero.
-func (u *updater) reset() {
-	clearAll(u.all())
+func (u *updater) reset() error {
 	u.updates = 0
+	return u.each(func(s *torch.Scope, mean *torch.Tensor) {
+		mean.CopyFrom(s.Zeros(torch.F32, mean.Shape()...))
+	})
 }
 
-// all returns the memory of the running means.
-func (u *updater) all() [][]float32 {
-	return slices.Concat(float32s(u.moments[0].tensors), float32s(u.moments[1].tensors))
+// each calls f for each running mean, with a scope of its own on their engine.
+func (u *updater) each(f func(s *torch.Scope, mean *torch.Tensor)) error {
+	return u.place.engine().Do(context.Background(), false, func(s *torch.Scope) error {
+		for _, mean := range slices.Concat(u.moments[0].tensors, u.moments[1].tensors) {
+			if mean == nil {
+				continue
+			}
+			err := s.Sub(func(s *torch.Scope) error {
+				f(s, mean)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// all returns the running means in the memory of the CPU: their own memory, or copies.
+func (u *updater) all() (means [][]float32, err error) {
+	err = u.each(func(_ *torch.Scope, mean *torch.Tensor) { means = append(means, copied([]*torch.Tensor{mean})[0]) })
+	return means, err
+}
+
+// setAll overwrites the running means with the values that all returned.
+func (u *updater) setAll(means [][]float32) error {
+	return u.each(func(s *torch.Scope, mean *torch.Tensor) {
+		mean.CopyFrom(s.FromFloat32s(means[0], mean.Shape()...))
+		means = means[1:]
+	})
 }
 
 // addTo adds the running means to a state.
-func (u *updater) addTo(state *OptimizerState, lend bool) {
+func (u *updater) addTo(state *OptimizerState, lend bool) error {
+	means, err := u.all()
+	if err != nil {
+		return err
+	}
 	state.Updates = u.updates
 	for _, m := range u.moments {
-		state.add(m.name, u.store.parameters, float32s(m.tensors), lend)
+		values := make([][]float32, len(m.tensors))
+		for i, mean := range m.tensors {
+			if mean != nil {
+				values[i], means = means[0], means[1:]
+			}
+		}
+		state.add(m.name, u.place.store.parameters, values, lend)
 	}
+	return nil
 }
 
 // share returns objects that keep the memory of the running means.
@@ -116,14 +158,17 @@ func (u *updater) share() (memory []*torch.Memory) {
 
 // setState restores the running means of the gradients and of their squares from a saved state.
 func (u *updater) setState(state OptimizerState) error {
-	var values [2][][]float32
-	for i, m := range u.moments {
-		var err error
+	var means [][]float32
+	for _, m := range u.moments {
 		have := func(j int) bool { return m.tensors[j] != nil }
-		if values[i], err = state.values(u.store.parameters, m.name, have); err != nil {
+		values, err := state.values(u.place.store.parameters, m.name, have)
+		if err != nil {
 			return err
 		}
-		for _, tensor := range values[i] {
+		for i, tensor := range values {
+			if have(i) {
+				means = append(means, tensor)
+			}
 			for _, value := range tensor {
 				if !(math.Abs(float64(value)) <= math.MaxFloat32) || m.name == secondMoment && value < 0 {
 					return fmt.Errorf("%w: optimizer state: %s holds %v", errModel, m.name, value)
@@ -131,9 +176,6 @@ func (u *updater) setState(state OptimizerState) error {
 			}
 		}
 	}
-	for i, m := range u.moments {
-		copyAll(float32s(m.tensors), values[i])
-	}
 	u.updates = state.Updates
-	return nil
+	return u.setAll(means)
 }

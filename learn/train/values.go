@@ -24,6 +24,14 @@ func norm(slices [][]float32) float64 {
 	return distro.Norm(threads, slices)
 }
 
+// normOf returns the L2 norm of tensors of one engine, on its thread.
+func normOf(s *torch.Scope, tensors []*torch.Tensor) float64 {
+	if len(tensors) > 0 && tensors[0].Device() != torch.CPU {
+		return s.Norm(tensors...)
+	}
+	return norm(float32s(tensors))
+}
+
 // float32s returns the memory of tensors; nil for nil tensors.
 func float32s(tensors []*torch.Tensor) [][]float32 {
 	values := make([][]float32, len(tensors))
@@ -47,6 +55,15 @@ func copied(tensors []*torch.Tensor) [][]float32 {
 		}
 	}
 	return values
+}
+
+// detached returns aliases of tensors that do not require gradients, on the thread of their engine.
+func detached(tensors []*torch.Tensor) []*torch.Tensor {
+	aliases := make([]*torch.Tensor, len(tensors))
+	for i, tensor := range tensors {
+		aliases[i] = tensor.Detach()
+	}
+	return aliases
 }
 
 // absolute returns the sum of the absolute values of a slice.

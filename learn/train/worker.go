@@ -9,8 +9,6 @@ import (
 
 // worker accumulates gradients of micro-batches, separately from other workers.
 type worker interface {
-	// refresh gives the worker the current weights.
-	refresh(ctx context.Context) error
 	// add computes the loss of a micro-batch, and accumulates share times its gradient.
 	add(ctx context.Context, part microBatch, share float64) (loss float64, err error)
 	// addTo adds the accumulated gradients to sums, in the order of the parameters, and clears
@@ -45,8 +43,6 @@ func (w single) add(ctx context.Context, part microBatch, share float64) (loss f
 	})
 	return loss, err
 }
-
-func (w single) refresh(context.Context) error { return nil }
 
 func (w single) addTo(ctx context.Context, sums [][]float32, first bool) error {
 	if first {
@@ -87,8 +83,6 @@ type several struct{ split splitModel }
 func (w several) add(ctx context.Context, part microBatch, share float64) (float64, error) {
 	return w.split.Gradient(ctx, part.inputs, part.targets, part.rows, part.columns, share)
 }
-
-func (w several) refresh(context.Context) error { return nil }
 
 func (w several) addTo(ctx context.Context, sums [][]float32, first bool) error {
 	if first {
