@@ -8,12 +8,14 @@
 #   LIBTORCH_CXX11_ABI  0 or 1; default: the library's own setting
 #   CXX                 compiler, default g++
 #   SHIM                output file, default build/lib/libpsyche_torch.so
+#   SHIM_FOLDER         folder of the sources, default learn/torch/shim; tests build another library
 #   SHIM_RPATH          folder in which the shim, and all libraries that it loads, search first when
 #                       they are loaded, such as $ORIGIN/libtorch; default: the folder of libtorch, for the shim only
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=${SHIM:-build/lib/libpsyche_torch.so}
+folder=${SHIM_FOLDER:-learn/torch/shim}
 cxx=${CXX:-g++}
 fail() { printf 'build-shim: %s\n' "$@" >&2; exit 1; }
 
@@ -67,11 +69,11 @@ link=(-shared "-L$lib" "${rpath[@]}" -ltorch_cpu -lc10)
 # The CUDA library registers itself when it is loaded. No code refers to it by name.
 [ -e "$lib/libtorch_cuda.so" ] && link+=(-Wl,--no-as-needed -ltorch_cuda)
 
-sources=(learn/torch/shim/*.cc)
+sources=("$folder"/*.cc)
 stamp=$({
   echo "$cxx ${flags[*]} ${link[*]}"
   "$cxx" --version
-  cat "${sources[@]}" learn/torch/shim/*.h learn/torch/abi.h "$include/torch/csrc/api/include/torch/version.h"
+  cat "${sources[@]}" "$folder"/*.h learn/torch/abi.h "$include/torch/csrc/api/include/torch/version.h"
   stat -L -c '%n %s %Y' "$lib/libtorch_cpu.so" "$lib/libc10.so"
 } | sha256sum | cut -d' ' -f1)
 if [ -e "$out" ] && [ "$(cat "$out.stamp" 2>/dev/null)" = "$stamp" ]; then exit 0; fi
@@ -81,11 +83,12 @@ work=$(mktemp -d "$out.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 echo "build-shim: compiling $out against libtorch in $lib; the first build takes half a minute"
 # libtorch's headers take most of the compile time, so all sources that include them are compiled as
-# one. Relative names keep the folder of the sources out of the shim.
+# one. kernels.cc does not. Relative names keep the folder of the sources out of the shim.
+units=("$work/torch.cc")
 for source in "${sources[@]}"; do
-  [ "$source" = learn/torch/shim/kernels.cc ] || printf '#include "%s"\n' "$source"
-done >"$work/torch.cc"
-printf '%s\n' "$work/torch.cc" learn/torch/shim/kernels.cc |
+  if [ "${source##*/}" = kernels.cc ]; then units+=("$source"); else printf '#include "%s"\n' "$source" >>"$work/torch.cc"; fi
+done
+printf '%s\n' "${units[@]}" |
   xargs -P "$(nproc)" -I{} sh -c 'cxx=$1; shift; src=$1; shift; work=$1; shift; exec "$cxx" -I. "$@" -c "$src" -o "$work/$(basename "$src").o"' \
     compile "$cxx" {} "$work" "${flags[@]}" ||
   fail "the shim does not compile against $include (its message is above); Psyche is tested with libtorch 1.13, 2.6 and 2.15"

@@ -31,7 +31,8 @@ typedef struct { pt_tensor norm, query, key, value, output; } pt_attention_weigh
 enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPES };
 
 // X(return type, name, (parameters), (arguments))
-// A device is an int: -1 is the CPU, n is the n-th CUDA device.
+// A device is an int: -1 is the CPU, n is the n-th CUDA device, or the n-th device of a library that
+// registered another type of devices.
 #define PT_FUNCTIONS(X)                                                                                              \
   /* process */                                                                                                      \
   X(void, tune_allocator, (void), ())                                                                                \

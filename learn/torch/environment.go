@@ -31,6 +31,7 @@ const (
 type Info struct {
 	Library    string // file of the shim
 	Version    string // of libtorch
+	Torch      string // file of libtorch
 	BLAS       string // file of the BLAS in use; empty if it is part of libtorch
 	Kernels    string // name of the processor of OpenBLAS's kernels, such as "Haswell"; empty for another BLAS
 	Capability string // vector instructions that libtorch uses, such as "AVX512"
@@ -108,6 +109,7 @@ func (info *Info) findOpenBLAS(name string, override bool) {
 // describe fills in the facts that are known only after libtorch is open.
 func (info *Info) describe() {
 	info.Version = text(C.pt_library_version())
+	info.Torch = loadedFile("libtorch_cpu")
 	info.Parallel = text(C.pt_parallel_info())
 	info.CUDA = int(C.pt_cuda_devices())
 	info.ForCUDA = loadedFile("libtorch_cuda", "libtorch_hip") != ""

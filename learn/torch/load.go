@@ -33,6 +33,9 @@ type Options struct {
 	// OpenBLAS chooses kernels for this CPU. If it is false, Load keeps them, because the user may
 	// have set them, and warns.
 	OverrideOpenBLAS bool
+	// Devices is the file of a library that registers devices with libtorch as its devices for private
+	// use. They take the place of CUDA devices. Tests use it; see package strict.
+	Devices string
 	// Logger receives the warnings; nil means no logging.
 	Logger *slog.Logger
 }
@@ -72,6 +75,11 @@ func Load(o Options) error {
 	if message := C.pt_load(name, &stale); message != nil {
 		return loadError(path, text(message), stale != 0)
 	}
+	if o.Devices != "" {
+		if err := openDevices(o.Devices); err != nil {
+			return err
+		}
+	}
 	C.pt_tune_allocator()
 	if message := C.pt_set_threads(C.int(info.Threads)); message != nil {
 		return &Error{Op: "set_threads", Message: text(message)}
@@ -82,6 +90,16 @@ func Load(o Options) error {
 		for _, w := range info.Warnings {
 			o.Logger.Warn("libtorch", "warning", w)
 		}
+	}
+	return nil
+}
+
+func openDevices(path string) error {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var library unsafe.Pointer // never closed: libtorch keeps addresses of its functions
+	if message := C.pt_preload(name, &library); message != nil {
+		return fmt.Errorf("torch: open devices: %s", text(message))
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ at::ScalarType scalar_type(int dtype) {
 
 static at::Device on(int device) {
   if (device < 0) return at::Device(at::kCPU);
-  return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device));
+  return at::Device(accelerator(), static_cast<c10::DeviceIndex>(device));
 }
 
 static at::TensorOptions options(int dtype, int device) {
@@ -82,7 +82,7 @@ int dtype(pt_tensor t) {
   }
 }
 
-int device(pt_tensor t) { return T(t).is_cuda() ? static_cast<int>(T(t).get_device()) : -1; }
+int device(pt_tensor t) { return T(t).device().is_cpu() ? -1 : static_cast<int>(T(t).get_device()); }
 int64_t numel(pt_tensor t) { return T(t).numel(); }
 
 pt_number item(pt_tensor t) {

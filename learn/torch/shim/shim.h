@@ -29,6 +29,9 @@ at::ScalarType scalar_type(int dtype);
 // PSYCHE_TORCH_GENERIC=1 in the environment it is always false, so that tests on the CPU run the
 // code for other devices.
 bool on_cpu(const at::Tensor &t);
+// The type of the devices with numbers from 0: CUDA, or the type of a device that a library registered
+// with libtorch as its device for private use.
+c10::DeviceType accelerator();
 // Reports whether PSYCHE_TORCH_GENERIC is set.
 bool generic();
 

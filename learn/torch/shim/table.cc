@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <malloc.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
@@ -57,8 +58,13 @@ char *parallel_info() {
 }
 char *build_config() { return strdup(at::show_config().c_str()); }
 
+c10::DeviceType accelerator() {
+  return c10::impl::hasDeviceGuardImpl(c10::DeviceType::PrivateUse1) ? c10::DeviceType::PrivateUse1 : at::kCUDA;
+}
+
 int cuda_devices() {
   try {
+    if (accelerator() != at::kCUDA) return c10::impl::getDeviceGuardImpl(accelerator())->deviceCount();
     return static_cast<int>(torch::cuda::device_count());
   } catch (...) {
     return 0;

@@ -1,0 +1,219 @@
+#include "memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace strict {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kGranule = 512; // CUDA's allocator rounds sizes up to it
+
+struct Block {
+  char *pages;  // start of the mapping; the block ends where its last page, the guard, begins
+  size_t bytes; // of the accessible pages
+  size_t size;  // rounded up to kGranule
+  int device;
+  int opened;   // number of Open objects
+};
+
+struct Device {
+  int64_t limit = 0;
+  int opened = 0; // number of calls of open_device and open without close
+};
+
+// Ends of processes run destructors of tensors in any order, so this state is never destroyed.
+struct State {
+  std::mutex lock;
+  std::map<const char *, Block> blocks; // by the first address
+  Device devices[kDevices];
+  psyche_strict_counts counts{};
+  std::map<std::string, int64_t> launches;
+};
+
+State &state() {
+  static State *only = new State;
+  return *only;
+}
+
+size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+bool accessible(const State &s, const Block &b) { return b.opened > 0 || s.devices[b.device].opened > 0; }
+
+void protect(const State &s, const Block &b) {
+  if (mprotect(b.pages, b.bytes, accessible(s, b) ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
+    std::perror("strict device: mprotect");
+    std::abort();
+  }
+}
+
+// Returns the block that contains the address, or the end.
+std::map<const char *, Block>::iterator find(State &s, const void *address) {
+  auto at = static_cast<const char *>(address);
+  auto next = s.blocks.upper_bound(at);
+  if (next == s.blocks.begin()) return s.blocks.end();
+  --next;
+  return at < next->first + next->second.size ? next : s.blocks.end();
+}
+
+void change(int device, int by) {
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  s.devices[device].opened += by;
+  bool changed = s.devices[device].opened == (by > 0 ? 1 : 0);
+  if (!changed) return;
+  for (auto &entry : s.blocks) {
+    if (entry.second.device == device) protect(s, entry.second);
+  }
+}
+
+} // namespace
+
+void *allocate(int device, size_t bytes) {
+  if (bytes == 0) return nullptr;
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  Block b{nullptr, 0, round_up(bytes, kGranule), device, 0};
+  int64_t used = s.counts.used[device] + static_cast<int64_t>(b.size);
+  if (s.devices[device].limit > 0 && used > s.devices[device].limit) return nullptr;
+  b.bytes = round_up(b.size, kPage);
+  void *pages = mmap(nullptr, b.bytes + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return nullptr;
+  b.pages = static_cast<char *>(pages);
+  char *first = b.pages + b.bytes - b.size;
+  b.opened = 1;
+  protect(s, b);
+  std::memset(b.pages, 0xff, b.bytes);
+  b.opened = 0;
+  protect(s, b);
+  s.blocks.emplace(first, b);
+  s.counts.used[device] = used;
+  s.counts.peak[device] = std::max(s.counts.peak[device], used);
+  return first;
+}
+
+void release(void *memory) {
+  if (!memory) return;
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  auto found = s.blocks.find(static_cast<char *>(memory));
+  if (found == s.blocks.end()) {
+    std::fprintf(stderr, "strict device: release of %p, which is not allocated\n", memory);
+    std::abort();
+  }
+  s.counts.used[found->second.device] -= static_cast<int64_t>(found->second.size);
+  munmap(found->second.pages, found->second.bytes + kPage);
+  s.blocks.erase(found);
+}
+
+int64_t limit(int device) {
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  return s.devices[device].limit;
+}
+
+int owner(const void *address) {
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  auto found = find(s, address);
+  return found == s.blocks.end() ? -1 : found->second.device;
+}
+
+Open::Open(const void *address) : block(nullptr) {
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  auto found = find(s, address);
+  if (found == s.blocks.end()) return;
+  block = const_cast<char *>(found->first);
+  if (found->second.opened++ == 0) protect(s, found->second);
+}
+
+Open::~Open() {
+  if (!block) return;
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  auto found = s.blocks.find(block);
+  if (found != s.blocks.end() && --found->second.opened == 0) protect(s, found->second);
+}
+
+void count_launch(const std::string &name) {
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  s.counts.launches++;
+  s.launches[name]++;
+}
+
+void count_wait() {
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  s.counts.waits++;
+}
+
+void count_up(int64_t bytes) {
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  s.counts.up_copies++;
+  s.counts.up_bytes += bytes;
+}
+
+void count_down(int64_t bytes) {
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  s.counts.down_copies++;
+  s.counts.down_bytes += bytes;
+}
+
+} // namespace strict
+
+#define STRICT_API extern "C" __attribute__((visibility("default")))
+
+STRICT_API void psyche_strict_open_device(int device) { strict::change(device, 1); }
+STRICT_API void psyche_strict_close_device(int device) { strict::change(device, -1); }
+
+STRICT_API void psyche_strict_open(void) {
+  for (int d = 0; d < strict::kDevices; d++) strict::change(d, 1);
+}
+
+STRICT_API void psyche_strict_close(void) {
+  for (int d = 0; d < strict::kDevices; d++) strict::change(d, -1);
+}
+
+STRICT_API void psyche_strict_launched(const char *name) { strict::count_launch(name); }
+
+STRICT_API void psyche_strict_read(psyche_strict_counts *counts) {
+  strict::State &s = strict::state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  *counts = s.counts;
+}
+
+STRICT_API void psyche_strict_reset(void) {
+  strict::State &s = strict::state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  psyche_strict_counts zero{};
+  for (int d = 0; d < strict::kDevices; d++) zero.used[d] = zero.peak[d] = s.counts.used[d];
+  s.counts = zero;
+  s.launches.clear();
+}
+
+STRICT_API char *psyche_strict_operations(void) {
+  strict::State &s = strict::state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  std::string text;
+  for (const auto &entry : s.launches) text += std::to_string(entry.second) + " " + entry.first + "\n";
+  return strdup(text.c_str());
+}
+
+STRICT_API void psyche_strict_limit(int device, int64_t bytes) {
+  strict::State &s = strict::state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  s.devices[device].limit = bytes;
+}
+
+STRICT_API void *psyche_strict_allocate(int device, size_t bytes) { return strict::allocate(device, bytes); }
+STRICT_API void psyche_strict_release(void *memory) { strict::release(memory); }
