@@ -124,8 +124,8 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
     double epsilon, int recompute), (x, norm, gate, up, down, epsilon, recompute))                                   \
   X(pt_result, swiglu, (pt_tensor gate, pt_tensor up), (gate, up))                                                   \
   X(pt_result, linear_cross_entropy,                                                                                 \
-    (pt_tensor x, pt_tensor weight, pt_tensor targets, int64_t ignore, int64_t rows),                                \
-    (x, weight, targets, ignore, rows))                                                                              \
+    (pt_tensor x, pt_tensor weight, pt_tensor targets, int64_t ignore, int64_t rows, double share),                  \
+    (x, weight, targets, ignore, rows, share))                                                                          \
   X(char *, adamw_step,                                                                                              \
     (pt_tensor parameter, pt_tensor grad, pt_tensor m, pt_tensor v, double rate, double beta1, double beta2,         \
      double epsilon, double decay, int64_t step),                                                                    \

@@ -3,7 +3,7 @@ package torch
 // LinearCrossEntropyRows is LinearCrossEntropy that computes the logits of the given number of rows
 // at a time.
 func LinearCrossEntropyRows(x, weight, targets *Tensor, rows int64) *Tensor {
-	return x.linearCrossEntropy(weight, targets, rows)
+	return x.linearCrossEntropy(weight, targets, rows, 0)
 }
 
 // LoadError is the error for a shim that cannot be opened.

@@ -69,16 +69,28 @@ func (t *Tensor) FeedForwardBlock(norm, gate, up, down *Tensor, epsilon float64,
 
 // LinearCrossEntropy is t.Linear(weight).CrossEntropy(targets), but never has all logits in memory.
 // t is [N,H], weight [V,H], targets i64 [N]. The result is the mean over targets other than
-// [IgnoreTarget], or 0 if there are none. Backward may be called once.
+// [IgnoreTarget], or 0 if there are none. Backward may be called once. The caller must check that
+// all other targets are in [0,V): only the CPU refuses them, because a device's answer would take a
+// wait.
 func (t *Tensor) LinearCrossEntropy(weight, targets *Tensor) *Tensor {
-	return t.linearCrossEntropy(weight, targets, 0)
+	return t.linearCrossEntropy(weight, targets, 0, 0)
+}
+
+// LinearCrossEntropyShare is LinearCrossEntropy, but the backward pass computes share times the
+// gradients, without another pass over them. share is not 0. The gradient of the result must be 1, as
+// in Backward on the result itself or on its sum with other losses.
+func (t *Tensor) LinearCrossEntropyShare(weight, targets *Tensor, share float64) *Tensor {
+	if share == 0 {
+		panic(&Error{Op: "LinearCrossEntropyShare", Message: "the share is 0"})
+	}
+	return t.linearCrossEntropy(weight, targets, 0, share)
 }
 
 // linearCrossEntropy computes the logits of the given number of rows at a time; 0 chooses the
-// number.
-func (t *Tensor) linearCrossEntropy(weight, targets *Tensor, rows int64) *Tensor {
+// number. If share is 0, the result may have any gradient.
+func (t *Tensor) linearCrossEntropy(weight, targets *Tensor, rows int64, share float64) *Tensor {
 	return t.result("LinearCrossEntropy",
-		C.pt_linear_cross_entropy(t.raw(), weight.raw(), targets.raw(), IgnoreTarget, C.int64_t(rows)))
+		C.pt_linear_cross_entropy(t.raw(), weight.raw(), targets.raw(), IgnoreTarget, C.int64_t(rows), C.double(share)))
 }
 
 // AdamW contains the constants of the optimizer.

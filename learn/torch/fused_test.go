@@ -1,6 +1,7 @@
 package torch_test
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -168,6 +169,42 @@ func TestLinearCrossEntropy(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// TestLinearCrossEntropyShare compares the gradients with those of the product of share and the loss.
+func TestLinearCrossEntropyShare(t *testing.T) {
+	const share = 0.3
+	torchtest.Do(t, torchtest.Engine(t), true, func(s *torch.Scope) error {
+		targets := s.FromInt32s([]int32{torch.IgnoreTarget, 3, 6, 1, 1}, 5)
+		in := randoms(s, rand.New(rand.NewPCG(9, 10)), []int64{5, 4}, []int64{7, 4})
+		loss := in[0].LinearCrossEntropy(in[1], targets)
+		loss.MulScalar(share).Backward()
+		want := [][]float32{in[0].Grad().CopyFloat32s(), in[1].Grad().CopyFloat32s()}
+		for _, x := range in {
+			x.ClearGrad()
+		}
+		other := in[0].LinearCrossEntropyShare(in[1], targets, share)
+		other.Backward()
+		if got := other.Item(); math.Abs(got-loss.Item()) > 1e-6 {
+			t.Errorf("the loss is %v, want %v", got, loss.Item())
+		}
+		for i, x := range in {
+			for j, got := range x.Grad().CopyFloat32s() {
+				if d := math.Abs(float64(got - want[i][j])); d > 1e-6 {
+					t.Errorf("element %d of gradient %d is %v, want %v", j, i, got, want[i][j])
+				}
+			}
+		}
+		return nil
+	})
+	err := torchtest.Engine(t).Do(t.Context(), true, func(s *torch.Scope) error {
+		in := randoms(s, rand.New(rand.NewPCG(9, 10)), []int64{2, 4}, []int64{7, 4})
+		in[0].LinearCrossEntropyShare(in[1], s.Full(torch.I64, 1, 2), share).MulScalar(2).Backward()
+		return nil
+	})
+	if refused := (*torch.Error)(nil); !errors.As(err, &refused) {
+		t.Errorf("error = %v for another gradient than 1, want a *torch.Error", err)
+	}
 }
 
 func TestAdamW(t *testing.T) {

@@ -222,11 +222,21 @@ func (m *DeepSeek) crossEntropy(x, targets *torch.Tensor) *torch.Tensor {
 	return x.Reshape(-1, int64(m.config.HiddenSize)).LinearCrossEntropy(m.head, targets.Reshape(-1))
 }
 
+// sharedCrossEntropy is crossEntropy, but Backward computes share times the gradient.
+func (m *DeepSeek) sharedCrossEntropy(x, targets *torch.Tensor, share float64) *torch.Tensor {
+	return x.Reshape(-1, int64(m.config.HiddenSize)).LinearCrossEntropyShare(m.head, targets.Reshape(-1), share)
+}
+
 // Gradient returns Loss, and adds share times its gradient to the gradients of the parameters.
 func (m *DeepSeek) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor {
 	if !m.options.Recompute {
-		loss := m.Loss(s, ids, targets)
-		loss.MulScalar(share).Backward()
+		x, balance := m.hidden(s, ids)
+		loss := m.sharedCrossEntropy(x, targets, share)
+		root := loss
+		if balance != nil {
+			root = loss.Add(balance.Sub(balance.Detach()).MulScalar(share))
+		}
+		root.Backward()
 		return loss
 	}
 	m.checkLength(ids.Dim(1))
@@ -237,8 +247,9 @@ func (m *DeepSeek) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share fl
 		Layer: func(s *torch.Scope, i int, x *torch.Tensor) (y, balance *torch.Tensor) {
 			return m.layer(s, &m.blocks[i], x, cos, sin)
 		},
-		Loss: func(x *torch.Tensor) *torch.Tensor {
-			return m.crossEntropy(x.RMSNorm(m.norm, m.config.RMSNormEps), targets)
+		Loss: func(x *torch.Tensor) (loss, root *torch.Tensor) {
+			loss = m.sharedCrossEntropy(x.RMSNorm(m.norm, m.config.RMSNormEps), targets, share)
+			return loss, loss
 		},
 	}, share)
 }

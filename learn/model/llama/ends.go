@@ -39,3 +39,14 @@ func (m *Llama) crossEntropy(x, targets *torch.Tensor) *torch.Tensor {
 	}
 	return m.logits(x).To(torch.F32).CrossEntropy(targets)
 }
+
+// sharedCrossEntropy returns the result of crossEntropy, and a tensor whose Backward computes share times
+// its gradient.
+func (m *Llama) sharedCrossEntropy(x, targets *torch.Tensor, share float64) (loss, root *torch.Tensor) {
+	if m.config.Scales.LogitCap == 0 {
+		loss = x.Reshape(-1, int64(m.config.HiddenSize)).LinearCrossEntropyShare(m.head, targets, share)
+		return loss, loss
+	}
+	loss = m.crossEntropy(x, targets)
+	return loss, loss.MulScalar(share)
+}

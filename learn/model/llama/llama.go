@@ -207,8 +207,8 @@ func (m *Llama) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor {
 // Gradient returns Loss, and adds share times its gradient to the gradients of the parameters.
 func (m *Llama) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor {
 	if !m.options.Recompute || m.halvesAgain() {
-		loss := m.Loss(s, ids, targets)
-		loss.MulScalar(share).Backward()
+		loss, root := m.sharedCrossEntropy(m.hidden(s, ids), targets.Reshape(-1), share)
+		root.Backward()
 		return loss
 	}
 	at := m.positions(s, ids)
@@ -219,7 +219,9 @@ func (m *Llama) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float
 			b := &m.blocks[i]
 			return m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at)), nil
 		},
-		Loss: func(x *torch.Tensor) *torch.Tensor { return m.crossEntropy(m.scaledHidden(x), targets.Reshape(-1)) },
+		Loss: func(x *torch.Tensor) (loss, root *torch.Tensor) {
+			return m.sharedCrossEntropy(m.scaledHidden(x), targets.Reshape(-1), share)
+		},
 	}, share)
 }
 

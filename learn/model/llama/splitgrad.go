@@ -93,9 +93,9 @@ func (p *pass) head(ctx context.Context, targets []int32, share float64) (loss f
 	err = p.split.first().Do(ctx, true, func(s *torch.Scope) error {
 		m := p.split.shards[0].model
 		in := s.FromFloat32s(p.stream, p.shape...).SetRequiresGrad(true)
-		l := m.crossEntropy(m.scaledHidden(in.To(m.options.Compute)), s.FromInt32s(targets, int64(len(targets))))
+		l, root := m.sharedCrossEntropy(m.scaledHidden(in.To(m.options.Compute)), s.FromInt32s(targets, int64(len(targets))), share)
 		loss = l.Item()
-		l.MulScalar(share).Backward()
+		root.Backward()
 		p.slope = in.Grad().Contiguous().CopyFloat32s()
 		return nil
 	})

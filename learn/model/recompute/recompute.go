@@ -16,12 +16,13 @@ type Network struct {
 	// Layer computes one layer, and the layer's own loss, or nil if it has none. For the same input
 	// it must compute the same output.
 	Layer func(s *torch.Scope, number int, x *torch.Tensor) (y, loss *torch.Tensor)
-	// Loss returns the loss for the output of the last layer.
-	Loss func(x *torch.Tensor) *torch.Tensor
+	// Loss returns the loss for the output of the last layer, and a tensor whose Backward computes the
+	// share of its gradient that Gradient adds.
+	Loss func(x *torch.Tensor) (loss, root *torch.Tensor)
 }
 
 // Gradient returns the loss, and adds share times the gradient of the sum of all losses to the gradients of
-// the parameters.
+// the parameters. The network's Loss must use the same share.
 func Gradient(s *torch.Scope, n Network, share float64) (loss *torch.Tensor) {
 	inputs := make([]*torch.Tensor, n.Layers+1)
 	forward := func() error {
@@ -53,9 +54,9 @@ func Gradient(s *torch.Scope, n Network, share float64) (loss *torch.Tensor) {
 		input.Free()
 	}
 	back(inputs[n.Layers], func(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
-		l := n.Loss(x)
+		l, root := n.Loss(x)
 		loss = s.Lift(l.Detach())
-		return l.MulScalar(share)
+		return root
 	})
 	for i := n.Layers - 1; i >= 0; i-- {
 		back(inputs[i], func(s *torch.Scope, x *torch.Tensor) *torch.Tensor {

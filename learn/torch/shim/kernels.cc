@@ -70,8 +70,8 @@ static const Level level = detect();
   void softmax_backward(const E *p, E *dp, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) { \
     PT_CALL(softmax_backward_rows, p, dp, rows, n, seen, groups, scale) \
   } \
-  float cross_entropy(E *logits, int64_t n, int64_t target, float share, bool train) { \
-    PT_CALL(cross_entropy_row, logits, n, target, share, train) \
+  float cross_entropy(E *logits, int64_t n, int64_t target, float share, float slope) { \
+    PT_CALL(cross_entropy_row, logits, n, target, share, slope) \
   } \
   void accumulate(float *sum, const E *x, int64_t n) { \
     PT_CALL(accumulate_all, sum, x, n) \

@@ -29,8 +29,8 @@ struct bf16 {
   void softmax(E *rows_, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale);                          \
   /* dp = scale * p * (dp - sum(p*dp)), over the same elements, 0 after. */                                            \
   void softmax_backward(const E *p, E *dp, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale);        \
-  /* Cross-entropy of one row of n logits times share; if train, the row becomes the gradient. */                      \
-  float cross_entropy(E *logits, int64_t n, int64_t target, float share, bool train);                                  \
+  /* Cross-entropy of one row of n logits times share. Unless slope is 0, the row becomes slope times the gradient. */ \
+  float cross_entropy(E *logits, int64_t n, int64_t target, float share, float slope);                                 \
   /* sum += x */                                                                                                       \
   void accumulate(float *sum, const E *x, int64_t n);
 

@@ -141,15 +141,16 @@ static inline void softmax_backward_rows(const E *p, E *dp, int64_t rows, int64_
   }
 }
 
-template <class E> static inline float cross_entropy_row(E *logits, int64_t n, int64_t target, float share, bool train) {
+template <class E> static inline float cross_entropy_row(E *logits, int64_t n, int64_t target, float share, float slope) {
   float most = largest(logits, n), total = 0, wanted = get(logits[target]);
 #pragma omp simd reduction(+ : total)
   for (int64_t i = 0; i < n; i++) total += exponential(get(logits[i]) - most);
   float lse = most + std::log(total);
-  if (train) {
+  if (slope != 0) {
+    float factor = share * slope;
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) put(logits[i], exponential(get(logits[i]) - lse) * share);
-    put(logits[target], (exponential(wanted - lse) - 1) * share);
+    for (int64_t i = 0; i < n; i++) put(logits[i], exponential(get(logits[i]) - lse) * factor);
+    put(logits[target], (exponential(wanted - lse) - 1) * factor);
   }
   return (lse - wanted) * share;
 }

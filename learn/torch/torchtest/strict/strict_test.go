@@ -111,8 +111,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestLaunches logs the launches of a forward and backward pass for each layer, and the waits and
-// bytes of the pass.
+// TestLaunches logs the launches of a forward and backward pass for each layer, and the bytes of the
+// pass. The pass must not wait.
 func TestLaunches(t *testing.T) {
 	if !strict.Start(t) {
 		return
@@ -123,6 +123,9 @@ func TestLaunches(t *testing.T) {
 		layer := (three.Launches - one.Launches) / 2
 		t.Logf("%v: %d launches per layer, %d for the ends, %d waits, %d bytes up in %d copies, %d bytes down in %d copies, peak %d bytes", compute,
 			layer, one.Launches-layer, three.Waits, three.UpBytes, three.UpCopies, three.DownBytes, three.DownCopies, three.Peak[0])
+		if three.Waits != 0 || three.DownCopies != 0 {
+			t.Errorf("%v: %d waits and %d copies down, want none", compute, three.Waits, three.DownCopies)
+		}
 		for _, name := range slices.Sorted(maps.Keys(ofThree)) {
 			layer := float64(ofThree[name]-ofOne[name]) / 2
 			t.Logf("%6.1f per layer, %3.0f ends: %s", layer, float64(ofOne[name])-layer, name)
