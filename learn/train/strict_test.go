@@ -1,0 +1,125 @@
+//go:build linux
+
+package train
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/torch/torchtest/strict"
+)
+
+// onStrict makes a trainer use n strict devices, whose memory only kernels and copies can access, with
+// the source of the CUDA kernels.
+func onStrict(t *testing.T, n int) func(o *Options) {
+	t.Helper()
+	library := cudatest.Library(t)
+	text, err := os.ReadFile(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *Options) {
+		for device := range n {
+			o.Devices = append(o.Devices, torch.Device(device))
+		}
+		o.kernels = func(device torch.Device, layouts []distro.Layout, topK int) (kernels, error) {
+			copied := filepath.Join(t.TempDir(), "libemulated"+strconv.Itoa(int(device))+".so")
+			if err := os.WriteFile(copied, text, 0o600); err != nil {
+				return nil, err
+			}
+			there, err := cuda.OpenWith(copied, copied, 0)
+			if err != nil {
+				return nil, err
+			}
+			model, err := there.NewModel(layouts, topK)
+			return &opened{model, there}, err
+		}
+	}
+}
+
+// TestStrictDevices trains a member on the CPU, a member on one strict device and a member on two, with
+// DisTrO and with local steps, with audits and without. Nothing may access the memory of a device
+// outside kernels and copies, all members must have the same weights, and the members must open and
+// recompute each other's results.
+func TestStrictDevices(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	for name, create := range map[string]func(change ...func(o *Options)) *Trainer{
+		"distro": func(change ...func(o *Options)) *Trainer { return newTestTrainer(t, change...) },
+		"adamw":  func(change ...func(o *Options)) *Trainer { return newLocalTrainer(t, change...) },
+		"muon": func(change ...func(o *Options)) *Trainer {
+			return newLocalTrainer(t, append(change, func(o *Options) { o.Optimizer.LocalSteps.InnerOptimizer = "muon" })...)
+		},
+	} {
+		for _, audits := range []bool{false, true} {
+			t.Run(name+" audits "+strconv.FormatBool(audits), func(t *testing.T) {
+				with := []func(o *Options){func(o *Options) { o.MicroBatch = 1 }}
+				if audits {
+					with = append(with, auditedRun)
+				}
+				members := []*Trainer{
+					create(with...), create(append(with, onStrict(t, 1))...), create(append(with, onStrict(t, 2))...),
+				}
+				for i, member := range members {
+					member.key[0] = byte(i)
+				}
+				trainOnStrict(t, members, audits)
+			})
+		}
+	}
+}
+
+func trainOnStrict(t *testing.T, members []*Trainer, audits bool) {
+	t.Helper()
+	chunks := []uint32{0, 1}
+	var applied []audit.Applied
+	for step := uint32(1); step <= firstCompared+2; step++ {
+		payloads := results(t, step, members...)
+		if audits {
+			for _, member := range members {
+				if _, err := member.Open(step, chunks); err != nil {
+					t.Fatal(err)
+				}
+			}
+		} else if done, err := members[1].Speculate(t.Context(), step, payloads[:1], true); err != nil || done != members[1].speculates {
+			t.Fatalf("step %d: speculated: %v (%v)", step, done, err)
+		}
+		apply(t, step, payloads, members...)
+		applied = append([]audit.Applied{{Step: step, Payloads: payloads}}, applied...)
+		for i, member := range members[1:] {
+			if member.parallel.home() == nil {
+				t.Fatalf("step %d: member %d left its device", step, i+1)
+			}
+		}
+	}
+	for i, member := range members {
+		if digest(t, member) != digest(t, members[0]) {
+			t.Errorf("member %d has other weights", i)
+		}
+		if _, err := member.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil {
+			t.Error(err)
+		}
+		if state, err := member.OptimizerState(t.Context()); err != nil || len(state.Tensors) == 0 {
+			t.Error(err)
+		}
+		if !audits {
+			continue
+		}
+		x := audit.Recomputation{
+			Step: applied[1].Step, Trainer: members[0].key, Weights: applied[2].Step, Chunks: chunks,
+			Precision: audit.F32, Applied: applied[:2],
+		}
+		start := uint64(applied[1].Step) * 9
+		if _, err := member.Recompute(t.Context(), x, toyBatch(start, start+3)); err != nil {
+			t.Error(err)
+		}
+	}
+}
