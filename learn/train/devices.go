@@ -110,6 +110,16 @@ func (a *apart) allocate(ctx context.Context) (tensors []*torch.Tensor, err erro
 	return tensors, err
 }
 
+// free frees tensors that the device's engine keeps.
+func (a *apart) free(tensors []*torch.Tensor) error {
+	return a.twin.Engine().Do(context.Background(), false, func(*torch.Scope) error {
+		for _, t := range tensors {
+			t.Free()
+		}
+		return nil
+	})
+}
+
 // keep copies the copy's weights, and returns a function that restores them.
 func (a *apart) keep(ctx context.Context) (back func() error, err error) {
 	if a.kept == nil {

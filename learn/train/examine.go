@@ -44,10 +44,7 @@ func (d *distroExaminer) recompute(ctx context.Context, x audit.Recomputation, b
 	if d.optimizer.config.Lookahead {
 		return fmt.Errorf("%w: lookahead", errUnsupported)
 	}
-	if err := d.replica.parallel.bring(ctx); err != nil {
-		return err
-	}
-	back, err := d.earlier.restore(x)
+	back, err := d.earlier.restore(ctx, x)
 	defer func() { err = errors.Join(err, back()) }()
 	if err != nil {
 		return err
@@ -56,8 +53,8 @@ func (d *distroExaminer) recompute(ctx context.Context, x audit.Recomputation, b
 	return d.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return d.fill(reference, gradients) })
 }
 
-// gradientIn computes the gradient of a batch: as Train does if p is the training type, else on the
-// CPU.
+// gradientIn computes the gradient of a batch: as Train does if p is the training type, else by a model
+// that computes in the other type.
 func (d *distroExaminer) gradientIn(ctx context.Context, p audit.Precision, batch data.Batch, use func(gradients [][]float32) error) error {
 	if p == precisionOf(d.computes) {
 		return d.replica.gradient(ctx, batch, func(_ *torch.Scope, _ float64, tensors []*torch.Tensor) error {

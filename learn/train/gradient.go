@@ -121,8 +121,8 @@ func (r *replica) Evaluate(ctx context.Context, sequences [][]int32) (float64, e
 	return total / float64(tokens), nil
 }
 
-// gradientOf is gradient for one worker, which shares the memory of the weights.
-func (r *replica) gradientOf(ctx context.Context, w single, batch data.Batch) ([][]float32, error) {
+// gradientOf is gradient for one worker, which shares the memory of the newest weights.
+func (r *replica) gradientOf(ctx context.Context, w worker, batch data.Batch) ([][]float32, error) {
 	parts, tokens, err := r.cut(batch)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 // lookback restores earlier weights of a replica that has applied results of DisTrO.
@@ -19,12 +22,61 @@ type lookback struct {
 }
 
 // restore restores the weights from before results were applied. The returned function back undoes
-// this, bit for bit, without a copy of the weights: it applies the results again, which is off by a
-// few units in the last place, and corrects that by stored differences, a byte for each weight.
-// back must also be called after an error, because some tensors may have changed.
-func (l *lookback) restore(x audit.Recomputation) (back func() error, err error) {
+// this, bit for bit. It must also be called after an error, because some tensors may have changed.
+func (l *lookback) restore(ctx context.Context, x audit.Recomputation) (back func() error, err error) {
+	steps, err := l.appliedSteps(x)
+	if err != nil || len(steps) == 0 {
+		return func() error { return nil }, err
+	}
+	if home := l.replica.parallel.home(); home != nil && !l.replica.large() {
+		return l.restoreThere(ctx, home, steps)
+	}
+	if err := l.replica.parallel.bring(ctx); err != nil {
+		return func() error { return nil }, err
+	}
+	return l.restoreHere(steps)
+}
+
+// restoreThere is restore on a device, which keeps a copy of the weights meanwhile. The other devices
+// follow.
+func (l *lookback) restoreThere(ctx context.Context, home *apart, steps []appliedStep) (back func() error, err error) {
+	back = func() error { return nil }
+	moved, err := home.allocate(ctx)
+	if err != nil {
+		return back, err
+	}
+	if back, err = l.replica.keepOn(ctx, home); err != nil {
+		return func() error { return nil }, errors.Join(err, home.free(moved))
+	}
+	at := place{l.replica.store, home}
+	for _, s := range steps {
+		factor := s.params.WeightFactor
+		s.params.WeightFactor = 1
+		err = home.twin.Engine().Do(context.WithoutCancel(ctx), false, func(*torch.Scope) error {
+			for _, m := range moved {
+				m.MulScalarInPlace(0)
+			}
+			if err := home.kernels.Apply(s.results, addresses(moved), s.params); err != nil { // by −lr·sign
+				return err
+			}
+			for i, w := range detached(at.weights()) {
+				w.AddInPlace(moved[i], -1).MulScalarInPlace(1 / float64(factor))
+			}
+			return nil
+		})
+		at.changed()
+		if err != nil {
+			break
+		}
+	}
+	return back, errors.Join(err, home.free(moved))
+}
+
+// restoreHere is restore in the memory of the CPU, without a copy of the weights: back applies the
+// results again, which is off by a few units in the last place, and corrects that by stored
+// differences, a byte for each weight.
+func (l *lookback) restoreHere(steps []appliedStep) (back func() error, err error) {
 	var kept []corrections
-	var steps []appliedStep
 	back = func() error {
 		for i, c := range kept {
 			if err := l.redo(i, steps, l.replica.parameters[i].weights); err != nil {
@@ -36,9 +88,6 @@ func (l *lookback) restore(x audit.Recomputation) (back func() error, err error)
 			l.replica.changed()
 		}
 		return nil
-	}
-	if steps, err = l.appliedSteps(x); err != nil || len(steps) == 0 {
-		return back, err
 	}
 	largest := 0
 	for _, p := range l.replica.parameters {

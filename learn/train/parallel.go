@@ -168,21 +168,10 @@ func (p *parallel) useThere(ctx context.Context, home *apart, use func(s *torch.
 			err = a.addThere(ctx, gradients, home.twin.Engine().Device())
 		}
 	}
-	ended := ctx
-	if err != nil {
-		ended = context.WithoutCancel(ctx) // only frees
+	if err == nil {
+		err = home.twin.Engine().Do(ctx, false, func(s *torch.Scope) error { return use(s, gradients) })
 	}
-	return errors.Join(err, home.twin.Engine().Do(ended, false, func(s *torch.Scope) error {
-		defer func() {
-			for _, g := range gradients {
-				g.Free()
-			}
-		}()
-		if err != nil {
-			return nil
-		}
-		return use(s, gradients)
-	}))
+	return errors.Join(err, home.free(gradients))
 }
 
 // reduce adds the gradients of all workers, the first worker's first.
