@@ -2,20 +2,37 @@ package cuda
 
 import (
 	_ "embed"
+	"fmt"
+	"strings"
 
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// kernelSource and measureSource are the text of the kernels.
+// The text of the kernels.
 var (
 	//go:embed kernel.cu
-	kernelSource string
+	kernelText string
+	//go:embed decode.cu
+	decodeText string
+	//go:embed encode.cu
+	encodeText string
 	//go:embed measure.cu
-	measureSource string
+	measureText string
+	//go:embed digest.cu
+	digestText string
 )
 
-// source is the text that the compiler gets.
-func source() string { return kernelSource + "#line 1 \"measure.cu\"\n" + measureSource }
+// source returns the text that the compiler gets.
+func source() string {
+	var all strings.Builder
+	for _, file := range []struct{ name, text string }{
+		{"kernel.cu", kernelText}, {"decode.cu", decodeText}, {"encode.cu", encodeText},
+		{"measure.cu", measureText}, {"digest.cu", digestText},
+	} {
+		fmt.Fprintf(&all, "#line 1 \"%s\"\n%s", file.name, file.text)
+	}
+	return all.String()
+}
 
 // threads is the number of threads in a block: THREADS of kernel.cu.
 const threads = 64

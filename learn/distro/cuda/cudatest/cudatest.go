@@ -9,11 +9,13 @@
 package cudatest
 
 import (
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,8 +28,8 @@ const EnvFailure = "PSYCHE_EMULATED_FAILURE"
 // ErrNoCompiler means that there is no C compiler.
 var ErrNoCompiler = errors.New("no C compiler in PATH to compile the kernels for this CPU")
 
-//go:embed testdata/driver.c
-var driver string
+//go:embed testdata/*.c testdata/*.h
+var emulator embed.FS
 
 // Library compiles the library for one test, or skips the test if there is no compiler. Each device
 // with separate memory needs its own library.
@@ -46,23 +48,68 @@ func Library(t testing.TB) string {
 // Build compiles the library into a directory and returns its path. The working directory must be a
 // folder of the module, as in tests.
 func Build(directory string) (string, error) {
+	return build(directory, "", func(_, text string) string { return text })
+}
+
+// BuildChecked is Build with a slower library: a launch also fails if it finds a race, or a read of
+// shared memory that was not written. edit returns the text of each file of the kernels to use.
+func BuildChecked(directory string, edit func(file, text string) string) (string, error) {
+	return build(directory, " -fsanitize=thread", edit)
+}
+
+func build(directory, checks string, edit func(file, text string) string) (string, error) {
 	compiler, err := findCompiler()
 	if err != nil {
 		return "", err
 	}
+	if err := writeSources(directory, edit); err != nil {
+		return "", err
+	}
+	const flags = "-std=gnu11 -O2 -Wall -Werror -ffp-contract=off -fPIC"
+	// The sanitizer instruments the accesses of the kernels. Its library is not linked: see races.c.
+	for _, arguments := range []string{
+		"-c -o kernels.o kernels.c" + checks,
+		"-shared -o libemulated.so driver.c fibers.c races.c kernels.o -lm -ldl",
+	} {
+		command := exec.Command(compiler, strings.Fields(flags+" "+arguments)...)
+		command.Dir = directory
+		if out, err := command.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s", command, err, out)
+		}
+	}
+	return filepath.Join(directory, "libemulated.so"), nil
+}
+
+// writeSources writes the emulator and the kernels into a directory.
+func writeSources(directory string, edit func(file, text string) string) error {
 	kernels, err := findKernels()
 	if err != nil {
-		return "", err
+		return err
 	}
-	source, library := filepath.Join(directory, "driver.c"), filepath.Join(directory, "libemulated.so")
-	if err := os.WriteFile(source, []byte(driver), 0o600); err != nil {
-		return "", err
+	for _, from := range []struct {
+		files   fs.FS
+		pattern string
+		edit    func(file, text string) string
+	}{
+		{emulator, "testdata/*", func(_, text string) string { return text }},
+		{os.DirFS(kernels), "*.cu", edit},
+	} {
+		names, err := fs.Glob(from.files, from.pattern)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			text, err := fs.ReadFile(from.files, name)
+			if err != nil {
+				return err
+			}
+			base := path.Base(name)
+			if err := os.WriteFile(filepath.Join(directory, base), []byte(from.edit(base, string(text))), 0o600); err != nil {
+				return err
+			}
+		}
 	}
-	arguments := append(strings.Fields("-std=gnu11 -O1 -Wall -Werror -ffp-contract=off -shared -fPIC"), "-I", kernels, "-o", library, source, "-lm", "-ldl")
-	if out, err := exec.Command(compiler, arguments...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s %v: %w\n%s", compiler, arguments, err, out)
-	}
-	return library, nil
+	return nil
 }
 
 func findCompiler() (string, error) {

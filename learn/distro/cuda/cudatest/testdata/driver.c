@@ -1,12 +1,11 @@
-// A CUDA driver and NVRTC that run the kernels of kernel.cu on the CPU. Without a GPU, tests can
-// check the bits of the kernels' source and the calls of the launcher. The threads of a block run
-// one after the other between two barriers: in ascending order in one launch, in descending order
-// in the next. So a result that depends on their order differs. Shared memory begins as NaNs, and a
-// guard page that may not be accessed follows every allocation.
+// A CUDA driver and NVRTC that run the kernels on this CPU: see fibers.c. Without a GPU, tests can check
+// the bits and the races of the kernels' source, and the calls of the launcher. Shared memory begins
+// as NaNs, and a guard page that may not be accessed follows every allocation.
 
 #define _GNU_SOURCE
+#include "kernels.h"
+
 #include <dlfcn.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,83 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static struct { unsigned x; } blockIdx, gridDim;
-static int downwards;
-static _Alignas(16) char dynamic[1 << 18];
-
-#define KERNEL __attribute__((visibility("default"))) void
-#define INLINE static inline
-#define NOINLINE static
-#define UNROLL
-#define EACH_THREAD for (int turn = 0, lane = downwards ? THREADS - 1 : 0; turn < THREADS; turn++, lane += downwards ? -1 : 1)
-#define SYNC (void)0
-#define SHARED(type, name, size) \
-	static type name[size]; \
-	memset(name, 0xff, sizeof name)
-#define DYNAMIC_SHARED(type, name) type *name = (type *)dynamic
-#define TABLE static const
-static float __fadd_rn(float a, float b) { return a + b; }
-static float __fsub_rn(float a, float b) { return a - b; }
-static float __fmul_rn(float a, float b) { return a * b; }
-static float __fdiv_rn(float a, float b) { return a / b; }
-static double __dadd_rn(double a, double b) { return a + b; }
-static double __dmul_rn(double a, double b) { return a * b; }
-static double __ddiv_rn(double a, double b) { return a / b; }
-static double __dsqrt_rn(double a) { return sqrt(a); }
-static float __double2float_rn(double a) { return (float)a; }
-static unsigned __float_as_uint(float a) {
-	unsigned b;
-	memcpy(&b, &a, sizeof b);
-	return b;
-}
-static int __ffs(int a) { return __builtin_ffs(a); }
-static int __popc(unsigned a) { return __builtin_popcount(a); }
-static unsigned atomicOr(unsigned *at, unsigned v) {
-	unsigned old = *at;
-	*at |= v;
-	return old;
-}
-static unsigned atomicAdd(unsigned *at, unsigned v) {
-	unsigned old = *at;
-	*at += v;
-	return old;
-}
-static unsigned atomicMax(unsigned *at, unsigned v) {
-	unsigned old = *at;
-	if (v > old)
-		*at = v;
-	return old;
-}
-static long long atomicMin(long long *at, long long v) {
-	long long old = *at;
-	if (v < old)
-		*at = v;
-	return old;
-}
-
-#include "kernel.cu"
-#include "measure.cu"
-
-// Each kernel and the type of its arguments.
-#define KERNELS(F) \
-	F(psyche_distro_apply, decoding) \
-	F(psyche_distro_add, decoding) \
-	F(psyche_distro_encode, encoding) \
-	F(psyche_distro_squares, squaring) \
-	F(psyche_distro_samples, sampling) \
-	F(psyche_distro_floors, flooring) \
-	F(psyche_distro_digest, digesting) \
-	F(psyche_distro_gather, gathering)
-
-#define START(name, arguments) \
-	static void start_##name(const void *a) { name(*(const arguments *)a); }
-KERNELS(START)
-
-static const struct function { const char *name; void (*start)(const void *arguments); } functions[] = {
-#define FUNCTION(name, arguments) {#name, start_##name},
-	KERNELS(FUNCTION)};
-
-enum { SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
+enum { SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
 
 #define PAGE 4096
 #define ALLOCATIONS 4096
@@ -98,6 +21,7 @@ static struct { char *at, *map; size_t size, mapped; } allocations[ALLOCATIONS];
 static __thread int depth; // depth of this thread's stack of contexts
 static int context;
 static char text[1 << 17];
+static char kernel_failure[600] = "CUDA_ERROR_LAUNCH_FAILED"; // the name of LAUNCH_FAILED, with its reason
 
 // failing returns the code with which a call must fail. The environment variable names the call, as
 // in "cuLaunchKernel 700".
@@ -147,6 +71,7 @@ int cuGetErrorName(int code, const char **name) {
 	case INVALID_CONTEXT: *name = "CUDA_ERROR_INVALID_CONTEXT"; break;
 	case 222: *name = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"; break;
 	case 700: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
+	case LAUNCH_FAILED: *name = kernel_failure; break;
 	case NOT_FOUND: *name = "CUDA_ERROR_NOT_FOUND"; break;
 	default: return INVALID_VALUE;
 	}
@@ -172,7 +97,7 @@ int cuDeviceGetName(char *name, int size, int device) {
 }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
 	switch (attribute) {
-	case 16: *value = 3; break;  // multiprocessors
+	case 16: *value = 1; break; // multiprocessors
 	case 75: *value = 9; break; // compute capability
 	case 76: *value = 7; break;
 	default: return INVALID_VALUE;
@@ -266,9 +191,9 @@ int cuModuleUnload(void *module) {
 }
 int cuModuleGetFunction(void **function, void *module, const char *name) {
 	CURRENT("cuModuleGetFunction");
-	for (size_t i = 0; module == text && i < sizeof functions / sizeof *functions; i++)
-		if (strcmp(name, functions[i].name) == 0) {
-			*function = (void *)&functions[i];
+	for (const fiber_kernel *k = kernels; module == text && k->name; k++)
+		if (strcmp(name, k->name) == 0) {
+			*function = (void *)k;
 			return SUCCESS;
 		}
 	return NOT_FOUND;
@@ -278,7 +203,7 @@ static size_t dynamic_allowed = 48 << 10;
 
 int cuFuncSetAttribute(void *function, int attribute, int value) {
 	CURRENT("cuFuncSetAttribute");
-	if (attribute != 8 || strcmp(((struct function *)function)->name, "psyche_distro_encode") != 0 || (size_t)value > sizeof dynamic)
+	if (attribute != 8 || strcmp(((fiber_kernel *)function)->name, "psyche_distro_encode") != 0 || value > FIBER_DYNAMIC_LIMIT)
 		return INVALID_VALUE;
 	dynamic_allowed = value;
 	return SUCCESS;
@@ -288,20 +213,16 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
 	unsigned shared, void *stream, void **parameters, void **extra) {
 	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 	CURRENT("cuLaunchKernel");
-	if (x == 0 || x > 0x7fffffff || y != 1 || z != 1 || tx != THREADS || ty != 1 || tz != 1 || stream || extra || shared > dynamic_allowed)
+	if (x == 0 || x > 0x7fffffff || y != 1 || z != 1 || tx != kernel_threads || ty != 1 || tz != 1 || stream || extra || shared > dynamic_allowed)
 		return INVALID_VALUE;
 	pthread_mutex_lock(&one_at_a_time);
 	strict("psyche_strict_open");
-	downwards = !downwards;
-	gridDim.x = x;
-	for (unsigned i = 0; i < x; i++) {
-		blockIdx.x = downwards ? x - 1 - i : i;
-		memset(dynamic, 0xff, shared);
-		((const struct function *)function)->start(parameters[0]);
-	}
+	const char *failure = fiber_launch(function, parameters[0], x, tx, shared);
+	if (failure)
+		snprintf(kernel_failure, sizeof kernel_failure, "CUDA_ERROR_LAUNCH_FAILED: %s", failure);
 	strict("psyche_strict_close");
 	pthread_mutex_unlock(&one_at_a_time);
-	return SUCCESS;
+	return failure ? LAUNCH_FAILED : SUCCESS;
 }
 
 // NVRTC

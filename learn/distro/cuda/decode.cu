@@ -1,0 +1,166 @@
+// Kernels that apply results to tensors.
+
+#define TILE 4096   // floats of a strip: 64 columns of up to 64 rows, or 32 of up to 128
+#define BAND 4096   // coefficients of a chunk that are merged at a time
+#define WORDS (BAND / 32)
+
+// One result of a tensor. It has places entries for each chunk. Chunk c uses its first counts[c]
+// entries.
+typedef struct {
+	const unsigned short *counts, *indices;
+	const float *values;
+	long long places;
+} sent;
+
+typedef struct {
+	model m;             // of strips
+	const sent *results; // the results of all tensors one after the other, each for all tensors
+	long long count;     // of results, below 65,536
+	float *const *to;
+	const float *rates; // rates of a chunk, for 0 … count results that sent something in it
+	float factor;
+} decoding;
+
+typedef char decoding_is_64_bytes[sizeof(decoding) == 64 ? 1 : -1];
+
+// strip_width returns the number of columns of a chunk that a block processes at a time.
+INLINE int strip_width(const plan *p) { return p->column.n <= TILE / THREADS ? THREADS : TILE / MAX_CHUNK; }
+
+// merging is a block's merge of the coefficients of all results in one band of a chunk.
+typedef struct {
+	float sums[BAND];             // later the means
+	unsigned short senders[BAND]; // numbers of results; later the places: see where
+	unsigned touched[WORDS];      // bit set of the coefficients that some result contains
+	float values[THREADS];        // entries that the block merges next
+	unsigned short indices[THREADS];
+} merging;
+
+// where packs the row and the column of a coefficient.
+INLINE unsigned short where(int index, int cols) { return (unsigned short)(index / cols << 8 | index % cols); }
+
+// owned reports whether this thread merges a coefficient of a band. It owns whole words of the bit
+// set.
+INLINE int owned(int at) { return at >= 0 && at < BAND && (at >> 5) % THREADS == (int)threadIdx.x; }
+
+// add_entries adds entries, in order, to the sums that this thread owns.
+INLINE void add_entries(int count, int base, merging *m) {
+	for (int e = 0; e < count; e++) {
+		const int at = (int)m->indices[e] - base;
+		if (!owned(at))
+			continue;
+		const unsigned bit = 1u << (at & 31);
+		if (m->touched[at >> 5] & bit) {
+			m->sums[at] = __fadd_rn(m->sums[at], m->values[e]);
+			m->senders[at]++;
+		} else {
+			m->touched[at >> 5] |= bit;
+			m->sums[at] = m->values[e];
+			m->senders[at] = 1;
+		}
+	}
+}
+
+// merge_group adds the entries of up to 32 results, from result first on, and returns the number of
+// results that have entries in the chunk. Each lane of a warp counts the entries of one result.
+INLINE int merge_group(const decoding *d, long long tensor, long long chunk, long long first, int base, merging *m) {
+	const int lane = threadIdx.x & 31;
+	const int count = first + lane < d->count ? d->results[(first + lane) * d->m.tensors + tensor].counts[chunk] : 0;
+	int end = count; // of the result's entries among the entries of the group
+	for (int step = 1; step < 32; step *= 2) {
+		const int before = __shfl_up_sync(ALL_LANES, end, step);
+		end += lane >= step ? before : 0;
+	}
+	const int total = __shfl_sync(ALL_LANES, end, 31);
+	for (int done = 0; done < total; done += THREADS) {
+		const int entry = done + (int)threadIdx.x;
+		int result = 0; // the number of results that end at or before the entry
+		for (int step = 16; step > 0; step /= 2)
+			result += __shfl_sync(ALL_LANES, end, result + step - 1) <= entry ? step : 0;
+		const int start = __shfl_sync(ALL_LANES, end - count, result);
+		if (entry < total) {
+			const sent *r = &d->results[(first + result) * d->m.tensors + tensor];
+			const long long at = chunk * r->places + entry - start;
+			m->indices[threadIdx.x] = r->indices[at];
+			m->values[threadIdx.x] = r->values[at];
+		}
+		__syncthreads();
+		add_entries(total - done < THREADS ? total - done : THREADS, base, m);
+		__syncthreads();
+	}
+	return __popc(__ballot_sync(ALL_LANES, count > 0));
+}
+
+// merge computes the means of a band, which begins at coefficient base, and returns the number of
+// results that have entries in the chunk.
+INLINE int merge(const decoding *d, long long tensor, long long chunk, int base, int cols, merging *m) {
+	int speakers = 0;
+	for (int word = threadIdx.x; word < WORDS; word += THREADS)
+		m->touched[word] = 0;
+	for (long long first = 0; first < d->count; first += 32)
+		speakers += merge_group(d, tensor, chunk, first, base, m);
+	for (int word = threadIdx.x; word < WORDS; word += THREADS)
+		for (unsigned set = m->touched[word]; set; set &= set - 1) {
+			const int at = word * 32 + __ffs((int)set) - 1;
+			m->sums[at] = __fdiv_rn(m->sums[at], (float)m->senders[at]);
+			m->senders[at] = where(base + at, cols);
+		}
+	return speakers;
+}
+
+// expand adds the basis rows of the coefficients to column j of the chunk, which is a column of the
+// tile, in ascending order of index.
+INLINE void expand(const plan *p, const merging *m, float *column, int width, int j) {
+	for (int word = 0; word < WORDS; word++)
+		for (unsigned set = m->touched[word]; set; set &= set - 1) {
+			const int at = word * 32 + __ffs((int)set) - 1;
+			float *u = column + (m->senders[at] >> 8) * width;
+			*u = __fadd_rn(*u, __fmul_rn(m->sums[at], p->row.basis[(m->senders[at] & 255) * p->row.ld + j]));
+		}
+}
+
+// descend moves a weight by the rate against the sign of u, after its decay.
+INLINE float descend(float w, float u, float rate, float factor) {
+	const float step = u > 0 ? rate : u < 0 ? -rate : 0.0f;
+	return __fsub_rn(__fmul_rn(w, factor), step);
+}
+
+// decode applies the mean of the results to the tensors, strip by strip. Each thread has a column of
+// the strip.
+INLINE void decode(const decoding *d, int add) {
+	__shared__ float tile[TILE];
+	__shared__ merging merged;
+	const int lane = threadIdx.x;
+	for (long long work = blockIdx.x; work < d->m.firsts[d->m.tensors]; work += gridDim.x) {
+		const long long tensor = tensor_of(&d->m, work), strip = work - d->m.firsts[tensor];
+		const plan *p = &d->m.plans[tensor];
+		const int rows = p->column.n, cols = p->row.n;
+		const int width = strip_width(p), strips = (cols + width - 1) / width;
+		const long long chunk = strip / strips;
+		const int j = (int)(strip % strips) * width + lane, active = lane < width && j < cols;
+		int speakers = 0;
+		__syncthreads(); // the previous strip may have another width
+		for (int i = 0; active && i < rows; i++)
+			tile[i * width + lane] = 0;
+		for (int base = 0; base < rows * cols; base += BAND) {
+			speakers = merge(d, tensor, chunk, base, cols, &merged);
+			__syncthreads();
+			if (active)
+				expand(p, &merged, tile + lane, width, j);
+			__syncthreads();
+		}
+		if (!active)
+			continue;
+		inverse(&p->column, p->secants, tile + lane, width);
+		float *to = d->to[tensor] + place(p, chunk) + j;
+		for (int i = 0; i < rows; i++, to += p->stride) {
+			const float u = tile[i * width + lane];
+			*to = add ? __fadd_rn(*to, u) : descend(*to, u, d->rates[speakers], d->factor);
+		}
+	}
+}
+
+// w ← w·factor − rate·sign(DCT⁻¹(mean of the results))
+KERNEL psyche_distro_apply(decoding d) { decode(&d, 0); }
+
+// δ ← δ + DCT⁻¹(mean of the results)
+KERNEL psyche_distro_add(decoding d) { decode(&d, 1); }
