@@ -39,12 +39,12 @@ type sample struct {
 // maxSampled is the number of elements in the samples of a step. One tensor may be larger.
 const maxSampled = 1 << 24
 
-// sample copies some tensors, others in each compared step.
-func (r *resident) sample(from, gradients []*torch.Tensor) (samples []sample) {
+// samplesOf copies some tensors, others in each compared step.
+func samplesOf(step comparisons, layouts []distro.Layout, from, gradients []*torch.Tensor) (samples []sample) {
 	elements := 0
-	for n := range r.layouts {
-		i := (int(r.steps) + n) % len(r.layouts)
-		if elements += r.layouts[i].Elements(); elements > maxSampled && n > 0 {
+	for n := range layouts {
+		i := (int(step) + n) % len(layouts)
+		if elements += layouts[i].Elements(); elements > maxSampled && n > 0 {
 			break
 		}
 		samples = append(samples, sample{i, from[i].CopyFloat32s(), gradients[i].CopyFloat32s()})
@@ -52,35 +52,37 @@ func (r *resident) sample(from, gradients []*torch.Tensor) (samples []sample) {
 	return samples
 }
 
-// compare returns an error unless the CPU computes the same step from a sample.
-func (r *resident) compare(s sample, p distro.EncodeParams, least float32, taken []codec.TensorResult, leaves [][32]byte) error {
-	l, left := r.layouts[s.tensor], make([]float32, len(s.from))
-	p.Floor = floor(r.kernel, s.from, s.gradient, p, least)
-	want, err := r.kernel.EncodeTo(l, s.from, left, s.gradient, p)
+// firstChunk returns the number of the tensor's first chunk among the chunks of all tensors.
+func (s sample) firstChunk(layouts []distro.Layout) (chunk int) {
+	for _, l := range layouts[:s.tensor] {
+		chunk += l.Chunks()
+	}
+	return chunk
+}
+
+// compare returns an error unless the CPU computes the same coefficients, momentum and leaves.
+func (s sample) compare(kernel *distro.Kernel, l distro.Layout, p distro.EncodeParams, least float32,
+	taken codec.TensorResult, momentum *torch.Tensor, leaves [][32]byte) error {
+	left := make([]float32, len(s.from))
+	p.Floor = floor(kernel, s.from, s.gradient, p, least)
+	want, err := kernel.EncodeTo(l, s.from, left, s.gradient, p)
 	if err != nil {
 		return err
 	}
 	for c := range l.Chunks() {
-		was, now := distro.TakenOf(want, c, l.Chunks()), distro.TakenOf(taken[s.tensor], c, l.Chunks())
+		was, now := distro.TakenOf(want, c, l.Chunks()), distro.TakenOf(taken, c, l.Chunks())
 		if !slices.Equal(was.Indices, now.Indices) || !slices.EqualFunc(was.Values, now.Values, equalBits) {
 			return fmt.Errorf("%w: coefficients of chunk %d of tensor %d", errBits, c, s.tensor)
 		}
 	}
-	if !slices.EqualFunc(left, copied(r.now[s.tensor : s.tensor+1])[0], equalBits) {
+	if !slices.EqualFunc(left, copied([]*torch.Tensor{momentum})[0], equalBits) {
 		return fmt.Errorf("%w: momentum of tensor %d", errBits, s.tensor)
 	}
-	_, hashes, err := r.kernel.Leaves(l, left, want)
-	if err != nil {
-		return err
+	_, hashes, err := kernel.Leaves(l, left, want)
+	if err == nil && !slices.Equal(hashes, leaves) {
+		err = fmt.Errorf("%w: hashes of tensor %d", errBits, s.tensor)
 	}
-	first := 0
-	for _, before := range r.layouts[:s.tensor] {
-		first += before.Chunks()
-	}
-	if !slices.Equal(hashes, leaves[first:first+l.Chunks()]) {
-		return fmt.Errorf("%w: hashes of tensor %d", errBits, s.tensor)
-	}
-	return nil
+	return err
 }
 
 func equalBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }

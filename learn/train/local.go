@@ -142,7 +142,7 @@ func (e *localExchange) move(ctx context.Context, step uint32, results [][]codec
 }
 
 // leaveDevices makes the optimizer continue on the CPU, from the store's weights, which must be fresh.
-// What cannot be read from the device begins as zeros again.
+// State that the device does not return begins as zeros again.
 func (e *localExchange) leaveDevices(because error) error {
 	r, inner := e.residual, e.rounds.inner
 	defer r.history.lock()()

@@ -195,7 +195,7 @@ func (p *parallel) drop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// home returns the device with the state of the optimizer; nil if the CPU has it.
+// home returns the device on which steps move the weights; nil: the CPU moves them.
 func (p *parallel) home() *apart {
 	if p == nil || !p.resident {
 		return nil

@@ -5,50 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/torch"
 )
-
-// kernels are DisTrO's kernels on a device, for all tensors of a model at once. They compute the same
-// bits as distro.Kernel. A call returns when the device is done. cuda.Model implements them.
-type kernels interface {
-	Norm(tensors []cuda.Tensor) (float64, error)
-	Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error)
-	Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error)
-	Chunk(tensor cuda.Tensor, i, chunk int) ([]float32, error)
-	AddBack(delta []cuda.Tensor, r []codec.TensorResult) error
-	Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p distro.ApplyParams) error
-	Close() error
-}
-
-// openKernels opens the kernels of a device. It returns nil for a copy on the CPU.
-func openKernels(device torch.Device, layouts []distro.Layout, topK int) (kernels, error) {
-	if device == torch.CPU {
-		return nil, nil
-	}
-	there, err := cuda.Open(int(device))
-	if err != nil {
-		return nil, err
-	}
-	m, err := there.NewModel(layouts, topK)
-	if err != nil {
-		return nil, errors.Join(err, there.Close())
-	}
-	return &opened{m, there}, nil
-}
-
-// opened is a model's kernels with their device.
-type opened struct {
-	*cuda.Model
-	device *cuda.Device
-}
-
-// Close frees both.
-func (o *opened) Close() error { return errors.Join(o.Model.Close(), o.device.Close()) }
 
 // resident is a momentum in the memory of a device. Its kernels work in order with libtorch, on the
 // default stream. The tensors belong to the device's engine, which frees them when it is closed.
@@ -109,7 +70,7 @@ func (r *resident) encode(gradients vectors, p distro.EncodeParams, least float3
 	}
 	var compared []sample
 	if r.steps.next() {
-		compared = r.sample(from, gradients.there)
+		compared = samplesOf(r.steps, r.layouts, from, gradients.there)
 	}
 	taken, err := r.on.kernels.Encode(addresses(from), addresses(r.now), addresses(gradients.there), p, least)
 	if err != nil || len(compared) == 0 {
@@ -120,7 +81,9 @@ func (r *resident) encode(gradients vectors, p distro.EncodeParams, least float3
 		return nil, err
 	}
 	for _, s := range compared {
-		if r.failed = errors.Join(r.failed, r.compare(s, p, least, taken, leaves)); r.failed != nil {
+		first := s.firstChunk(r.layouts)
+		hashes := leaves[first : first+r.layouts[s.tensor].Chunks()]
+		if r.failed = s.compare(r.kernel, r.layouts[s.tensor], p, least, taken[s.tensor], r.now[s.tensor], hashes); r.failed != nil {
 			break
 		}
 	}
@@ -184,7 +147,7 @@ func (r *resident) here() (*buffers, error) {
 	return b, err
 }
 
-// each calls f for each tensor, with a scope of its own on the device's engine.
+// each calls f for each tensor on the device's engine. The scope ends after the tensor.
 func (r *resident) each(f func(s *torch.Scope, i int) error) error {
 	return r.on.twin.Engine().Do(context.Background(), false, func(s *torch.Scope) error {
 		for i := range r.now {
@@ -194,64 +157,6 @@ func (r *resident) each(f func(s *torch.Scope, i int) error) error {
 		}
 		return nil
 	})
-}
-
-// moveThere changes the weights of all devices by there, which a device's engine runs on its thread. If
-// it compares, or a device fails while the CPU has the weights too, here changes the weights on the CPU
-// as well, and the failure is nil only if all devices have the same bits then. In this case the caller
-// must make the optimizer leave the devices.
-func (r *replica) moveThere(ctx context.Context, compares bool, there func(a *apart) error, here func(weights [][]float32) error) (failure, err error) {
-	ctx = context.WithoutCancel(ctx)
-	devices := r.parallel.apart()
-	if err := r.parallel.refresh(ctx, devices...); err != nil {
-		return nil, err
-	}
-	if compares {
-		if err := r.parallel.bring(ctx); err != nil {
-			return nil, err
-		}
-	}
-	kept := r.fresh == r.changes
-	var group errgroup.Group
-	for _, a := range devices {
-		group.Go(func() error {
-			return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error { return there(a) })
-		})
-	}
-	failure = group.Wait()
-	switch {
-	case errors.Is(failure, distro.ErrInput): // nothing has changed
-		return nil, failure
-	case failure == nil:
-		r.parallel.moved(devices...)
-	default:
-		r.changes++ // some weights have moved
-	}
-	if failure == nil && !compares {
-		return nil, nil
-	}
-	if !kept {
-		return nil, fmt.Errorf("%w: %w", errLost, failure)
-	}
-	r.fresh = r.changes
-	if err := here(r.weights()); err != nil {
-		return nil, err
-	}
-	for _, a := range devices {
-		if failure == nil {
-			failure = a.compare(ctx)
-		}
-	}
-	return failure, nil
-}
-
-// addresses returns where tensors are in a device's memory. They must be contiguous and in f32.
-func addresses(tensors []*torch.Tensor) []cuda.Tensor {
-	there := make([]cuda.Tensor, len(tensors))
-	for i, t := range tensors {
-		there[i] = cuda.Tensor{Address: cuda.DevicePointer(t.Address()), Elements: int(t.Numel())}
-	}
-	return there
 }
 
 // openResident opens the kernels of all devices and returns a momentum on the first device, or nil if

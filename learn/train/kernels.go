@@ -1,0 +1,56 @@
+package train
+
+import (
+	"errors"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// kernels are DisTrO's kernels on a device, for all tensors of a model at once. They compute the same
+// bits as distro.Kernel. A call returns when the device is done. cuda.Model implements them.
+type kernels interface {
+	Norm(tensors []cuda.Tensor) (float64, error)
+	Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error)
+	Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error)
+	Chunk(tensor cuda.Tensor, i, chunk int) ([]float32, error)
+	AddBack(delta []cuda.Tensor, r []codec.TensorResult) error
+	Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p distro.ApplyParams) error
+	Close() error
+}
+
+// openKernels opens the kernels of a device. It returns nil for a copy on the CPU.
+func openKernels(device torch.Device, layouts []distro.Layout, topK int) (kernels, error) {
+	if device == torch.CPU {
+		return nil, nil
+	}
+	there, err := cuda.Open(int(device))
+	if err != nil {
+		return nil, err
+	}
+	m, err := there.NewModel(layouts, topK)
+	if err != nil {
+		return nil, errors.Join(err, there.Close())
+	}
+	return &opened{m, there}, nil
+}
+
+// opened is a model's kernels with their device.
+type opened struct {
+	*cuda.Model
+	device *cuda.Device
+}
+
+// Close frees both.
+func (o *opened) Close() error { return errors.Join(o.Model.Close(), o.device.Close()) }
+
+// addresses returns where tensors are in a device's memory. They must be contiguous and in f32.
+func addresses(tensors []*torch.Tensor) []cuda.Tensor {
+	there := make([]cuda.Tensor, len(tensors))
+	for i, t := range tensors {
+		there[i] = cuda.Tensor{Address: cuda.DevicePointer(t.Address()), Elements: int(t.Numel())}
+	}
+	return there
+}
