@@ -33,17 +33,19 @@ func (e *distroExchange) encode(ctx context.Context, header codec.Header, batch 
 		}
 		defer func() { err = errors.Join(err, back()) }()
 	}
+	started := time.Now()
 	err = e.replica.gradient(ctx, batch, func(s *torch.Scope, mean float64, tensors []*torch.Tensor) error {
 		loss = mean
+		gradients, momentum := e.vectors(s, tensors), e.optimizer.momentum
+		length, err := momentum.norm(gradients) // waits for the end of the backward pass on a device
+		if err != nil {
+			return err
+		}
+		e.timings.ended(step, partGradient, started)
 		if err := begun(); err != nil {
 			return err
 		}
 		defer e.timings.ended(step, partEncode, time.Now())
-		gradients, momentum := e.vectors(s, tensors), e.optimizer.momentum
-		length, err := momentum.norm(gradients)
-		if err != nil {
-			return err
-		}
 		lr := e.rates.lr(step)
 		if payload, err = e.optimizer.encode(header, gradients, length, lr); err == nil {
 			e.replica.statistics.tell(step, lr, length, func() (_, _ [][]float32) { return copied(tensors), momentum.readInside() })

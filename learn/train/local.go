@@ -61,6 +61,7 @@ func (e *localExchange) steps(ctx context.Context, at place, header codec.Header
 	if err != nil {
 		return nil, 0, err
 	}
+	e.timings.took(step, partGradient, e.rounds.took)
 	if err := begun(); err != nil {
 		return nil, 0, err
 	}

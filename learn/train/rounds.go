@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/data"
@@ -15,7 +16,8 @@ type rounds struct {
 	replica *replica
 	rates   *rates
 	inner   *updater
-	steps   uint64 // inner_steps
+	steps   uint64        // inner_steps
+	took    time.Duration // of the gradients of the newest call of train
 }
 
 // train makes the steps of a round on the parts of a batch, starting with part from. It returns the
@@ -23,6 +25,7 @@ type rounds struct {
 // statistics of the round's last step, unless report is nil.
 func (r *rounds) train(ctx context.Context, step uint32, batch data.Batch, from int, report func(rate float32, length float64, gradients []*torch.Tensor)) (loss float64, next int, err error) {
 	parts := cutSteps(batch, r.steps)
+	r.took = 0
 	for next = from; next < len(parts); next++ {
 		last := report
 		if next < len(parts)-1 {
@@ -39,10 +42,11 @@ func (r *rounds) train(ctx context.Context, step uint32, batch data.Batch, from 
 
 // innerStep makes one step on a part of a batch.
 func (r *rounds) innerStep(ctx context.Context, step uint32, part data.Batch, report func(rate float32, length float64, gradients []*torch.Tensor)) (loss float64, err error) {
-	rate := r.rates.lr(step)
+	rate, started := r.rates.lr(step), time.Now()
 	err = r.replica.gradientAt(ctx, r.inner.place, part, func(s *torch.Scope, mean float64, gradients []*torch.Tensor) error {
 		loss = mean
-		length := normOf(s, gradients)
+		length := normOf(s, gradients) // waits for the end of the backward pass on a device
+		r.took += time.Since(started)
 		if err := r.inner.update(ctx, s, rate, gradients, length); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func TestTimedParts(t *testing.T) {
 			t.Errorf("%+v: want step 3 and a time", timing)
 		}
 	}
-	if want := []string{partEncode, partDecode}; !slices.Equal(parts, want) {
+	if want := []string{partGradient, partEncode, partDecode}; !slices.Equal(parts, want) {
 		t.Errorf("parts %v, want %v", parts, want)
 	}
 }

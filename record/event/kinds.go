@@ -166,9 +166,10 @@ type Span struct {
 
 // Values of Span.Part.
 const (
-	SpanEncode = "encode" // client: compressing its own result; part of Trained.Seconds
-	SpanDecode = "decode" // client: decoding the results to apply; part of Applied.Seconds
-	SpanCommit = "commit" // server: making accepted records durable
+	SpanGradient = "gradient" // client: forward and backward passes; part of Trained.Seconds
+	SpanEncode   = "encode"   // client: compressing its own result; part of Trained.Seconds
+	SpanDecode   = "decode"   // client: decoding the results to apply; part of Applied.Seconds
+	SpanCommit   = "commit"   // server: making accepted records durable
 )
 
 // Rejected is a peer's result that the process does not count, with the reason.

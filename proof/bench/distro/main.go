@@ -31,7 +31,7 @@ type options struct {
 	Steps       int `default:"2" help:"Training steps; 0 skips them."`
 	StepThreads int `default:"1" help:"Threads of the training step."`
 
-	Device       torch.Choice `default:"cpu" help:"Device for the gradient: cpu, cuda or cuda:N. On a GPU, shares refer to elapsed time instead of CPU time."`
+	Device       torch.Choice `default:"cpu" help:"Device of the training step: cpu, cuda or cuda:N."`
 	ComputeDtype string       `default:"f32" enum:"f32,bf16" help:"Element type for computing the gradient."`
 }
 
