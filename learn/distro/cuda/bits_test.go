@@ -326,3 +326,78 @@ func TestEqualsOnTheDevice(t *testing.T) {
 		sameBits(t, "momentum", values(t, onDevice), delta)
 	}
 }
+
+// drawMomenta returns momenta whose coefficients have many equal magnitudes, many zeros, or neither.
+func drawMomenta(rt *rapid.T, n int) []float32 {
+	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 2))
+	momenta := make([]float32, n)
+	switch rapid.SampledFrom([]string{"values", "impulses", "levels", "constant", "zeros"}).Draw(rt, "kind") {
+	case "values":
+		copy(momenta, normal(random.Uint64(), n, 1))
+	case "impulses":
+		for range 1 + random.IntN(4) {
+			momenta[random.IntN(n)] = float32(1 - 2*random.IntN(2))
+		}
+	case "levels":
+		for i := range momenta {
+			momenta[i] = float32(random.IntN(3) - 1)
+		}
+	case "constant":
+		for i := range momenta {
+			momenta[i] = 0.5
+		}
+	}
+	return momenta
+}
+
+// testAnySelection compares the coefficients that are selected on a device, for few and many of them.
+func testAnySelection(t *testing.T, d *Device) {
+	shapes := [][]int64{{64, 2}, {2, 64}, {2, 2}, {4, 32}, {64, 64}, {29, 44}, {1, 77}, {128, 128}}
+	rapid.Check(t, func(rt *rapid.T) {
+		l, err := distro.NewLayout(rapid.SampledFrom(shapes).Draw(rt, "shape"), distro.MaxChunk)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		p := distro.EncodeParams{Decay: 1, LR: 1, TopK: rapid.IntRange(1, 76).Draw(rt, "top-k")}
+		grad := drawMomenta(rt, l.Elements())
+		delta := make([]float32, l.Elements())
+		onDevice, there := d.drawBuffer(rt, delta), d.drawBuffer(rt, grad)
+		reference := p
+		reference.Floor = kernel(t, "go").Floor(delta, grad, p)
+		want, err := kernel(t, "go").Encode(l, delta, grad, reference)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		got, err := d.encode(l, onDevice.Tensor(), there.Tensor(), p)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if !slices.Equal(got.Counts, want.Counts) || !slices.Equal(got.Indices, want.Indices) {
+			rt.Fatalf("selected %v %v, want %v %v", got.Counts, got.Indices, want.Counts, want.Indices)
+		}
+		sameBits(rt, "coefficients", got.Values, want.Values)
+		left, err := onDevice.Values()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		sameBits(rt, "momentum", left, delta)
+	})
+}
+
+// drawBuffer returns a buffer that is closed at the end of a drawn case.
+func (d *Device) drawBuffer(rt *rapid.T, values []float32) *deviceBuffer {
+	b, err := d.newBuffer(values)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	rt.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			rt.Error(err)
+		}
+	})
+	return b
+}
+
+func TestAnySelectionHasTheBitsOfTheReference(t *testing.T) { testAnySelection(t, emulated(t)) }
+
+func TestAnySelectionOnADevice(t *testing.T) { testAnySelection(t, real(t)) }

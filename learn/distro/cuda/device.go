@@ -54,6 +54,12 @@ type Device struct {
 	image   []byte // content to write to staging
 }
 
+// Traffic counts what a Device has done.
+type Traffic struct {
+	Launches, Copies int64 // of kernels, and between host and device
+	Up, Down         int64 // bytes copied to the device, and from it
+}
+
 // space is memory of the device that can grow.
 type space struct {
 	at   DevicePointer
@@ -101,6 +107,16 @@ func (d *Device) Close() error {
 	err = errors.Join(err, d.machine.close())
 	d.machine = nil
 	return err
+}
+
+// Traffic returns the counts since the device was opened. They are zero after Close.
+func (d *Device) Traffic() Traffic {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.machine == nil {
+		return Traffic{}
+	}
+	return d.machine.traffic
 }
 
 // within calls f with exclusive use of the device and with its context current.

@@ -28,6 +28,7 @@ type machine struct {
 	compute int // capability, major·10 + minor
 	blocks  int // maximum number of blocks in a launch
 	kernels map[string]unsafe.Pointer
+	traffic Traffic
 }
 
 const (
@@ -184,10 +185,14 @@ func (m *machine) free(p DevicePointer) error {
 }
 
 func (m *machine) write(to DevicePointer, from []byte) error {
+	m.traffic.Copies++
+	m.traffic.Up += int64(len(from))
 	return m.failure("cuMemcpyHtoD", C.psyche_cuMemcpyHtoD(m.driver, C.uint64_t(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
 }
 
 func (m *machine) read(to []byte, from DevicePointer) error {
+	m.traffic.Copies++
+	m.traffic.Down += int64(len(to))
 	return m.failure("cuMemcpyDtoH", C.psyche_cuMemcpyDtoH(m.driver, unsafe.Pointer(unsafe.SliceData(to)), C.uint64_t(from), C.size_t(len(to))))
 }
 
@@ -196,6 +201,7 @@ func (m *machine) read(to []byte, from DevicePointer) error {
 func (m *machine) launch(kernel string, work, shared int, arguments unsafe.Pointer) error {
 	const granted = 48 << 10 // shared memory that a block may use without requesting more
 	function := m.kernels[kernel]
+	m.traffic.Launches++
 	if shared > granted-staticShared {
 		code := C.psyche_cuFuncSetAttribute(m.driver, function, functionDynamicShared, C.int(shared))
 		if err := m.failure("cuFuncSetAttribute", code); err != nil {

@@ -8,7 +8,10 @@ import (
 )
 
 // machine has no implementation in this build, and is never created.
-type machine struct{ name string }
+type machine struct {
+	name    string
+	traffic Traffic
+}
 
 func openMachine(libraries, int) (*machine, error) {
 	return nil, fmt.Errorf("%w: this build has no cgo or is not for Linux", ErrNoCUDA)

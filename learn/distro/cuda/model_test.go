@@ -22,20 +22,30 @@ type modelRig struct {
 	layouts []distro.Layout
 }
 
-// smallShapes is the number of shapes of distrotest without the large ones at the end.
-const smallShapes = 23
-
-// newModelRig returns a model of the first shapes of distrotest.
-func newModelRig(t *testing.T, d *Device, topK, shapes int) *modelRig {
+// shapes returns the layouts of distrotest, without the large ones at the end if small is set.
+func shapes(t *testing.T, small bool) (layouts []distro.Layout) {
 	t.Helper()
-	r := &modelRig{device: d, kernel: kernel(t, "")}
-	for _, c := range distrotest.Shapes[:shapes] {
-		l, err := distro.NewLayout(c.Shape, c.Chunk)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.layouts = append(r.layouts, l)
+	for _, c := range distrotest.Shapes {
+		layouts = append(layouts, layout(t, c.Chunk, c.Shape...))
 	}
+	if small {
+		layouts = layouts[:23]
+	}
+	return layouts
+}
+
+func layout(t *testing.T, chunk int, shape ...int64) distro.Layout {
+	t.Helper()
+	l, err := distro.NewLayout(shape, chunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func newModelRig(t *testing.T, d *Device, topK int, layouts []distro.Layout) *modelRig {
+	t.Helper()
+	r := &modelRig{device: d, kernel: kernel(t, ""), layouts: layouts}
 	model, err := d.NewModel(r.layouts, topK)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +101,7 @@ var encodeParams = distro.EncodeParams{Decay: 0.9, LR: 0.013, TopK: 9}
 
 func testModel(t *testing.T, d *Device) {
 	const least = 1e-6
-	r, p := newModelRig(t, d, encodeParams.TopK, len(distrotest.Shapes)), encodeParams
+	r, p := newModelRig(t, d, encodeParams.TopK, shapes(t, false)), encodeParams
 	delta, grad := r.values(1, 1), r.values(2, 1)
 	left, weights := clones(delta), r.values(3, 0.02)
 	deltas, deltaAt := r.upload(t, delta)
@@ -197,7 +207,7 @@ func TestModelHasTheBitsOfTheReference(t *testing.T) { testModel(t, emulated(t))
 func TestModelOnADevice(t *testing.T) { testModel(t, real(t)) }
 
 func TestNormsOnTheDevice(t *testing.T) {
-	r := newModelRig(t, emulated(t), 1, smallShapes)
+	r := newModelRig(t, emulated(t), 1, shapes(t, true))
 	numbers := r.values(5, 3)
 	_, at := r.upload(t, numbers)
 	norms, err := r.model.Norms(at)
@@ -235,7 +245,7 @@ func TestNormsOnTheDevice(t *testing.T) {
 // TestModelThatIsNotFinite checks that the error names the tensor and the chunk, and that the chunk
 // is not written.
 func TestModelThatIsNotFinite(t *testing.T) {
-	r := newModelRig(t, emulated(t), 4, smallShapes)
+	r := newModelRig(t, emulated(t), 4, shapes(t, true))
 	delta, grad := r.values(1, 1), r.values(2, 1)
 	const tensor, chunk = 8, 3
 	at := 0
@@ -256,4 +266,41 @@ func TestModelThatIsNotFinite(t *testing.T) {
 	}
 	got := r.layouts[tensor].Chunk(values(t, lefts[tensor]), chunk, nil)
 	sameBits(t, "refused chunk", got, r.layouts[tensor].Chunk(delta[tensor], chunk, nil))
+}
+
+// TestTraffic checks that the number of launches and copies does not depend on the number of tensors,
+// and bounds the bytes that a call moves.
+func TestTraffic(t *testing.T) {
+	r := newModelRig(t, emulated(t), 8, shapes(t, false))
+	p := encodeParams
+	p.TopK = 8
+	_, delta := r.upload(t, r.values(1, 1))
+	_, grad := r.upload(t, r.values(2, 1))
+	var results []codec.TensorResult
+	limit := int64(64*r.model.chunks.count() + 64<<10)
+	for _, call := range []struct {
+		name             string
+		do               func() error
+		launches, copies int64
+	}{
+		{"norm", func() error { _, err := r.model.Norm(grad); return err }, 1, 2},
+		{"encode", func() (err error) { results, err = r.model.Encode(delta, delta, grad, p, 0); return err }, 3, 2},
+		{"leaves", func() error { _, err := r.model.Leaves(delta, results); return err }, 1, 2},
+		{"add back", func() error { return r.model.AddBack(delta, results) }, 1, 1},
+	} {
+		before := r.device.Traffic()
+		if err := call.do(); err != nil {
+			t.Fatal(err)
+		}
+		after := r.device.Traffic()
+		if n := after.Launches - before.Launches; n != call.launches {
+			t.Errorf("%s: %d launches, want %d", call.name, n, call.launches)
+		}
+		if n := after.Copies - before.Copies; n != call.copies {
+			t.Errorf("%s: %d copies, want %d", call.name, n, call.copies)
+		}
+		if n := after.Up + after.Down - before.Up - before.Down; n > limit {
+			t.Errorf("%s: %d bytes for %d chunks", call.name, n, r.model.chunks.count())
+		}
+	}
 }

@@ -5,9 +5,12 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
 )
 
@@ -61,35 +64,45 @@ func TestMissingBarriersAreFound(t *testing.T) {
 	for _, removed := range []struct {
 		file   string
 		number int
-	}{{"decode.cu", 0}, {"encode.cu", 3}, {"measure.cu", 1}} {
+	}{{"decode.cu", 2}, {"encode.cu", 9}, {"measure.cu", 1}} {
 		t.Run(fmt.Sprint(removed.file, " ", removed.number), func(t *testing.T) {
-			r := newModelRig(t, checked(t, withoutBarrier(removed.file, removed.number)), 9, smallShapes)
-			if err := r.run(t); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
+			if err := callAll(t, checked(t, withoutBarrier(removed.file, removed.number))); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
 				t.Errorf("error %v, want a race", err)
 			}
 		})
 	}
 	t.Run("one thread", func(t *testing.T) {
-		r := newModelRig(t, checked(t, func(_, text string) string {
+		err := callAll(t, checked(t, func(_, text string) string {
 			return strings.ReplaceAll(text, "__syncthreads();", "if (threadIdx.x != 3) __syncthreads();")
-		}), 9, smallShapes)
-		if err := r.run(t); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
+		}))
+		if err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
 			t.Errorf("error %v, want a deadlock", err)
 		}
 	})
 }
 
-// run calls all methods of the model, and returns the first error.
-func (r *modelRig) run(t *testing.T) error {
+// callAll calls the methods with barriers in their kernels, so that every barrier is needed: with
+// chunks of several sizes in one block, more results than lanes of a warp, and more coefficients than
+// threads of a block. It returns the first error.
+func callAll(t *testing.T, d *Device) error {
 	t.Helper()
-	_, delta := r.upload(t, r.values(1, 1))
-	_, grad := r.upload(t, r.values(2, 1))
-	if _, err := r.model.Norm(delta); err != nil {
-		return err
+	layouts := []distro.Layout{layout(t, 64, 64, 64*40), layout(t, 128, 128, 256), layout(t, 64, 29, 44), layout(t, 64, 67)}
+	for _, topK := range []int{9, 100} {
+		r, p := newModelRig(t, d, topK, layouts), encodeParams
+		p.TopK = topK
+		_, delta := r.upload(t, r.values(1, 1))
+		_, grad := r.upload(t, r.values(2, 1))
+		if _, err := r.model.Norm(delta); err != nil {
+			return err
+		}
+		result, err := r.model.Encode(delta, delta, grad, p, 0)
+		if err != nil {
+			return err
+		}
+		apply := distro.ApplyParams{LR: 1, WeightFactor: 1}
+		if err := r.model.Apply(slices.Repeat([][]codec.TensorResult{result}, 40), grad, apply); err != nil {
+			return err
+		}
 	}
-	results, err := r.model.Encode(delta, delta, grad, encodeParams, 0)
-	if err != nil {
-		return err
-	}
-	return r.model.AddBack(delta, results)
+	return nil
 }
