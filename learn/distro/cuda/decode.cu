@@ -29,14 +29,14 @@ INLINE int strip_width(const plan *p) { return p->column.n <= TILE / THREADS ? T
 // merging is a block's merge of the coefficients of all results in one band of a chunk.
 typedef struct {
 	float sums[BAND];             // later the means
-	unsigned short senders[BAND]; // numbers of results; later the places: see where
+	unsigned short senders[BAND]; // numbers of results; later the places of the coefficients
 	unsigned touched[WORDS];      // bit set of the coefficients that some result contains
 	float values[THREADS];        // entries that the block merges next
 	unsigned short indices[THREADS];
 } merging;
 
-// where packs the row and the column of a coefficient.
-INLINE unsigned short where(int index, int cols) { return (unsigned short)(index / cols << 8 | index % cols); }
+// place_in_chunk returns the place of a coefficient: its row and its column.
+INLINE unsigned short place_in_chunk(int index, int cols) { return (unsigned short)(index / cols << 8 | index % cols); }
 
 // owned reports whether this thread merges a coefficient of a band. It owns whole words of the bit
 // set.
@@ -102,7 +102,7 @@ INLINE int merge(const decoding *d, long long tensor, long long chunk, int base,
 		for (unsigned set = m->touched[word]; set; set &= set - 1) {
 			const int at = word * 32 + __ffs((int)set) - 1;
 			m->sums[at] = __fdiv_rn(m->sums[at], (float)m->senders[at]);
-			m->senders[at] = where(base + at, cols);
+			m->senders[at] = place_in_chunk(base + at, cols);
 		}
 	return speakers;
 }

@@ -54,7 +54,7 @@ type Device struct {
 	image   []byte // content to write to staging
 }
 
-// Traffic counts what a Device has done.
+// Traffic counts the work of a Device.
 type Traffic struct {
 	Launches, Copies int64 // of kernels, and between host and device
 	Up, Down         int64 // bytes copied to the device, and from it

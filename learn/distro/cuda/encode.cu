@@ -55,7 +55,7 @@ typedef struct {
 	unsigned above[SETS], equal[SETS]; // bit sets over the coefficients
 	unsigned starts[SETS];             // number of selected coefficients before a word
 	unsigned count;                    // of selected coefficients
-	float values[THREADS];             // selected coefficients and their places: see where
+	float values[THREADS];             // selected coefficients and their places
 	unsigned short places[THREADS];
 } selection;
 
@@ -246,7 +246,7 @@ INLINE void subtract(const chunk_encoding *e, float *lines, int ld, selection *s
 	for (int done = 0; done < count; done += THREADS) {
 		const int at = done + (int)threadIdx.x, here = count - done < THREADS ? count - done : THREADS;
 		if (at < count) {
-			s->places[threadIdx.x] = where(e->indices[at], cols);
+			s->places[threadIdx.x] = place_in_chunk(e->indices[at], cols);
 			s->values[threadIdx.x] = e->values[at];
 		}
 		__syncthreads();
