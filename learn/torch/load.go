@@ -34,7 +34,8 @@ type Options struct {
 	// have set them, and warns.
 	OverrideOpenBLAS bool
 	// Devices is the file of a library that registers devices with libtorch as its devices for private
-	// use. They take the place of CUDA devices. Tests use it; see package strict.
+	// use. They take the place of CUDA devices. If it is empty, Load uses PSYCHE_TORCH_DEVICES if set.
+	// Tests use it; see package strict.
 	Devices string
 	// Logger receives the warnings; nil means no logging.
 	Logger *slog.Logger
@@ -75,8 +76,8 @@ func Load(o Options) error {
 	if message := C.pt_load(name, &stale); message != nil {
 		return loadError(path, text(message), stale != 0)
 	}
-	if o.Devices != "" {
-		if err := openDevices(o.Devices); err != nil {
+	if devices := cmp.Or(o.Devices, os.Getenv("PSYCHE_TORCH_DEVICES")); devices != "" {
+		if err := openDevices(devices); err != nil {
 			return err
 		}
 	}

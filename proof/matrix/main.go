@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -62,6 +63,7 @@ func (o options) do(ctx context.Context, out io.Writer) error {
 		}
 		return nil
 	}
+	o.root = cmp.Or(o.root, ".")
 	for _, path := range []*string{&o.bin, &o.out, &o.evaluations} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -13,7 +14,7 @@ import (
 // The members with incidents. The first member has none except stops of the whole run. It uploads
 // and evaluates, and its view of the run schedules the incidents of the others.
 const (
-	killed = 1
+	killed = 1 // also has the device
 	slow   = 2 // also has the slow link, and is accused by a slanderer
 	leaver = 3
 )
@@ -49,6 +50,9 @@ func (p *play) newMember(place testbed.Place) (*member, error) {
 	m := &member{Node: node}
 	p.members = append(p.members, m)
 	m.Args = append(m.Args, p.flags(m)...)
+	if p.hasDevice(m) {
+		m.Env = append(slices.Clone(m.Env), p.world.device...)
+	}
 	return m, nil
 }
 
@@ -89,13 +93,18 @@ func (m *member) life() (asked, left bool) {
 
 // flags returns a member's flags in addition to the flags of every network.
 func (p *play) flags(m *member) []string {
-	args := []string{"--device", "cpu", "--max-blob-memory", "64", "--final-wait", "10s", "--known-servers", filepath.Join(m.Dir, "known")}
+	device := "cpu"
+	if p.hasDevice(m) {
+		device = "cuda"
+	}
+	args := []string{"--device", device, "--max-blob-memory", "64", "--final-wait", "10s", "--known-servers", filepath.Join(m.Dir, "known")}
 	threads := 1
-	switch p.row.levels["parallelism"] {
-	case "data":
+	switch parallelism := p.row.levels["parallelism"]; {
+	case device != "cpu": // there is one device
+	case parallelism == "data":
 		threads = 2
 		args = append(args, "--data-parallelism", "2")
-	case "tensor":
+	case parallelism == "tensor":
 		threads = 2
 		args = append(args, "--tensor-parallelism", "2")
 	}
@@ -105,6 +114,11 @@ func (p *play) flags(m *member) []string {
 		args = append(args, p.first()...)
 	}
 	return args
+}
+
+// hasDevice reports whether a member trains on the row's device.
+func (p *play) hasDevice(m *member) bool {
+	return p.world.device != nil && len(p.members) > killed && m == p.members[killed]
 }
 
 // tracking returns the flags of the row's trackers.

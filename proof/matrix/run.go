@@ -27,6 +27,7 @@ const (
 type setup struct {
 	bin         string // folder of both programs
 	shim        string // path of the libtorch shim, if the client does not find it
+	root        string // of the module
 	out         string // folder for the output of the processes
 	evaluations string // folder of data sets of tasks
 	keep        bool   // also keep the output of rows without findings

@@ -14,7 +14,7 @@ import (
 // share is the part of the matrix that runs with all tests: few rows with many features in each.
 var share = []string{
 	"audits=30,clip=off",
-	"data=server,checkpoint=hub,results=values,audits=30,witnesses=few,admission=keys,uploads=bucket,trackers=files,kills=client,late=joins,rounds=long",
+	"data=server,checkpoint=hub,results=values,audits=30,witnesses=few,admission=keys,uploads=bucket,trackers=files,device=strict,kills=client,late=joins,rounds=long",
 	"backend=chain,data=http,results=dummy,lag=2,admission=delegates,uploads=hub,trackers=otlp,slow=stopped,rounds=long",
 }
 
@@ -35,7 +35,7 @@ func TestShare(t *testing.T) {
 		t.Skip(programs.NoTorch)
 	}
 	o := options{brief: true, setup: setup{
-		bin: dir, shim: programs.Shim, out: filepath.Join(dir, "matrix"), evaluations: filepath.Join("..", "..", "learn", "eval", "testdata", "data"),
+		root: filepath.Join("..", ".."), bin: dir, shim: programs.Shim, out: filepath.Join(dir, "matrix"), evaluations: filepath.Join("..", "..", "learn", "eval", "testdata", "data"),
 	}}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		t.Fatal(err)

@@ -39,9 +39,10 @@ type world struct {
 	data       testbed.Source
 	checkpoint map[string]any
 	env        []string
-	tmp        string // temporary folder of the processes
-	dataPort   string // of the data server, if there is one
-	dataAddr   string // its address
+	device     []string // environment of the member with a device; nil: there is none
+	tmp        string   // temporary folder of the processes
+	dataPort   string   // of the data server, if there is one
+	dataAddr   string   // its address
 	hub        *hubtest.Server
 	buckets    *fakegcs.Server
 	reports    atomic.Int64 // received by the collector of metrics
@@ -101,6 +102,11 @@ func (s setup) makeWorld(ctx context.Context, r row, dir string) (w *world, err 
 	}
 	if s.shim != "" {
 		w.env = append(w.env, "PSYCHE_TORCH_SHIM="+s.shim)
+	}
+	if r.has("device", "strict") && !r.has("results", "dummy") {
+		if w.device, err = testbed.StrictDevice(ctx, s.root, s.shim, filepath.Join(dir, "device")); err != nil {
+			return w, err
+		}
 	}
 	files, err := folder(model)
 	if err != nil {

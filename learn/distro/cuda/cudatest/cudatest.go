@@ -128,9 +128,11 @@ func findKernels() (string, error) {
 		return "", err
 	}
 	for {
-		kernels := filepath.Join(at, "distro", "cuda")
-		if _, err := os.Stat(filepath.Join(kernels, "kernel.cu")); err == nil {
-			return kernels, nil
+		for _, folder := range []string{"distro/cuda", "learn/distro/cuda"} {
+			kernels := filepath.Join(at, filepath.FromSlash(folder))
+			if _, err := os.Stat(filepath.Join(kernels, "kernel.cu")); err == nil {
+				return kernels, nil
+			}
 		}
 		above := filepath.Dir(at)
 		if above == at {
