@@ -27,6 +27,11 @@ typedef struct { double value; char *error; } pt_number;
 // The weights of the attention sublayer of a transformer layer.
 typedef struct { pt_tensor norm, query, key, value, output; } pt_attention_weights;
 
+// Launches a kernel of cuda/pieces.cu by its name on a device, in order with libtorch's work there.
+// The argument is a struct of cuda/pieces.h with a size, which the function copies. Returns NULL, or
+// a message that the receiver frees with free().
+typedef char *(*pt_launch)(void *context, int device, const char *kernel, int64_t blocks, const void *argument, size_t size);
+
 // Element types, with the same numbers as torch.DType in Go.
 enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPES };
 
@@ -131,6 +136,7 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
      double epsilon, double decay, int64_t step),                                                                    \
     (parameter, grad, m, v, rate, beta1, beta2, epsilon, decay, step))                                               \
   /* for other code that works on a device's memory */                                                               \
+  X(void, set_device_kernels, (pt_launch launch, void *context), (launch, context))                                  \
   X(void *, address, (pt_tensor t), (t))
 
 typedef struct {

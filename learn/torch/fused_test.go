@@ -171,7 +171,7 @@ func TestLinearCrossEntropy(t *testing.T) {
 	})
 }
 
-// TestLinearCrossEntropyShare compares the gradients with those of the product of share and the loss.
+// TestLinearCrossEntropyShare compares the gradients with the gradients of share times the loss.
 func TestLinearCrossEntropyShare(t *testing.T) {
 	const share = 0.3
 	torchtest.Do(t, torchtest.Engine(t), true, func(s *torch.Scope) error {

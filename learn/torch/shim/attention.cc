@@ -201,10 +201,10 @@ struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
   static Saved mix_recorded(const Tensor &normal, const Tensor &projection, const Tensor &cos, const Tensor &sin, const Sizes &a,
                             int64_t D, double scale, bool train) {
     Tensor all = at::mm(normal, projection.t()).view({a.B, a.T, a.H + 2 * a.KV, D});
-    Saved s{at::empty({a.B, a.T, a.H, D}, all.options()), at::empty({a.B, a.S, a.KV, D}, all.options()),
-            all.narrow(2, a.H + a.KV, a.KV).clone(at::MemoryFormat::Contiguous), Tensor()};
-    rotate(all.narrow(2, 0, a.H), cos, sin, 1, s.q);
-    rotate(all.narrow(2, a.H, a.KV), cos, sin, 1, s.k);
+    auto heads = [&](int64_t n) { return at::empty({a.B, a.T, n, D}, all.options()); };
+    Saved s{heads(a.H), heads(a.KV), heads(a.KV), Tensor()};
+    rotate_all({{all.narrow(2, 0, a.H), s.q, true}, {all.narrow(2, a.H, a.KV), s.k, true}, {all.narrow(2, a.H + a.KV, a.KV), s.v, false}}, cos,
+               sin, 1);
     all = Tensor();
     c10::AutoGradMode recording(train);
     for (const Tensor &t : {s.q, s.k, s.v}) t.set_requires_grad(train);
@@ -220,9 +220,7 @@ struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
     Tensor dqueries = dall.narrow(2, 0, a.H), dkeys = dall.narrow(2, a.H, a.KV), dvalues = dall.narrow(2, a.H + a.KV, a.KV);
     if (has_sdpa(dmixed)) {
       auto d = torch::autograd::grad({s.mixed}, {s.q, s.k, s.v}, {dmixed});
-      rotate(d[0], cos, sin, -1, dqueries);
-      rotate(d[1], cos, sin, -1, dkeys);
-      dvalues.copy_(d[2]);
+      rotate_all({{d[0], dqueries, true}, {d[1], dkeys, true}, {d[2], dvalues, false}}, cos, sin, -1);
       return dall;
     }
     Gradients d = attend_backward(flat(s.q), flat(s.k), flat(s.v), dmixed.view({a.B, a.T, a.H, D}), a, scale);
@@ -284,8 +282,7 @@ struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
     s = Saved{};
     dall = dall.view({a.B * a.T, (a.H + 2 * a.KV) * D});
     add_product(inputs, dall, normal);
-    auto [dx, dnorm] = norm_backward(at::mm(dall, projection), rows, norm, inverse, g);
-    add_gradient(norm, dnorm);
+    Tensor dx = norm_backward_to(norm, at::mm(dall, projection), rows, inverse, g);
     variable_list out(13);
     out[0] = dx.view(grads[0].sizes());
     return out;

@@ -12,8 +12,10 @@ namespace psyche {
 struct Embed : torch::autograd::Function<Embed> {
   static Tensor forward(AutogradContext *ctx, const Tensor &weight, const Tensor &ids, at::ScalarType type) {
     ctx->save_for_backward({weight, ids});
+    bool own = launches::fit(weight.detach()) && weight.scalar_type() == at::kFloat && (type == at::kFloat || type == at::kBFloat16) && ids.is_contiguous();
     auto shape = ids.sizes().vec();
     shape.push_back(weight.size(1));
+    if (own) return launches::embed(weight.detach(), ids, type).view(shape);
     return cast(at::index_select(weight.detach(), 0, ids.reshape(-1)), type).view(shape);
   }
 
@@ -25,8 +27,12 @@ struct Embed : torch::autograd::Function<Embed> {
     if (weight.requires_grad()) {
       Tensor &sum = weight.mutable_grad();
       if (!sum.defined()) sum = at::zeros(weight.sizes(), weight.options());
-      Tensor g = cast(grads[0].contiguous(), weight.scalar_type());
-      sum.index_add_(0, saved[1].reshape(-1), g.view({-1, weight.size(1)}));
+      Tensor g = grads[0].contiguous().view({-1, weight.size(1)}), ids = saved[1].reshape(-1);
+      if (launches::fit(g, {sum}) && sum.scalar_type() == at::kFloat) {
+        launches::embed_gradient(g, ids, sum);
+      } else {
+        sum.index_add_(0, ids, cast(g, weight.scalar_type()));
+      }
     }
     return {Tensor(), Tensor(), Tensor()};
   }
@@ -47,33 +53,67 @@ pt_result embed(pt_tensor weight, pt_tensor ids, int dtype) {
 // pass multiplies these gradients by the gradient of the loss, unless that is known to be 1.
 namespace {
 
-// Adds share times the cross-entropy of each row to loss. Unless slope is 0, logits [n,V] become
-// slope times their gradient.
-void cross_entropy_rows(Tensor &logits, const Tensor &targets, const Tensor &share, double slope, Tensor &loss) {
-  int64_t n = logits.size(0), V = logits.size(1);
-  if (plain(logits)) {
-    Tensor losses = at::empty({n}, share.options());
+// The mean cross-entropy of the rows of logits with targets other than ignore. Each call of rows
+// computes some of them.
+class CrossEntropy {
+public:
+  // Unless slope is 0, rows replaces the logits by slope times their gradient. V is their width.
+  CrossEntropy(const Tensor &x, const Tensor &all, int64_t ignore, int64_t V, double slope)
+      : targets(all), ignore(ignore), slope(slope), own(launches::fit(x)) {
+    auto wide = x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+    if (own || plain(x)) losses = at::empty({all.size(0)}, wide);
+    if (own) {
+      count = launches::count(targets, ignore);
+      return;
+    }
+    if (!losses.defined()) sum = at::zeros({}, wide);
+    Tensor counted = targets.ne(ignore);
+    share = counted.to(wide.dtype().toScalarType()); // 1/count on counted rows, 0 on the others
+    share.div_(share.sum().clamp_min_(1));
+    targets = targets.masked_fill(counted.logical_not(), 0);
+    if (x.device().is_cpu() && all.size(0) > 0) { // elsewhere reading would wait for the device
+      TORCH_CHECK(targets.min().item().toLong() >= 0 && targets.max().item().toLong() < V, "a target is not in [0,", V, ")");
+    }
+  }
+
+  // Computes the rows from first on, logits [n,V].
+  void rows(Tensor &logits, int64_t first) {
+    int64_t n = logits.size(0), V = logits.size(1);
+    Tensor some = targets.narrow(0, first, n);
+    if (own) return launches::cross_entropy(logits, some, count, ignore, slope, losses.narrow(0, first, n));
+    Tensor part = share.narrow(0, first, n);
+    if (!plain(logits)) return composed(logits, some.unsqueeze(1), part.unsqueeze(1));
     with_elements(logits, [&](auto *e) {
       using E = std::remove_pointer_t<decltype(e)>;
       at::parallel_for(0, n, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
-          data<float>(losses)[i] = kernels::cross_entropy(data<E>(logits) + i * V, V, data<int64_t>(targets)[i], data<float>(share)[i],
-                                                          static_cast<float>(slope));
+          data<float>(losses)[first + i] =
+              kernels::cross_entropy(data<E>(logits) + i * V, V, data<int64_t>(some)[i], data<float>(part)[i], static_cast<float>(slope));
         }
       });
     });
-    loss.add_(losses.sum());
-    return;
   }
-  Tensor wanted = targets.unsqueeze(1), part = share.unsqueeze(1);
-  Tensor wide = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
-  Tensor lse = at::logsumexp(wide, {1}, true);
-  loss.add_((lse - wide.gather(1, wanted)).mul_(part).sum());
-  if (slope == 0) return;
-  if (slope != 1) part = part * slope;
-  Tensor g = at::exp(wide - lse).mul_(part);
-  logits.copy_(g.scatter_add_(1, wanted, part.neg()));
-}
+
+  Tensor loss() { return losses.defined() ? losses.sum() : sum; }
+
+private:
+  void composed(Tensor &logits, const Tensor &wanted, Tensor part) {
+    Tensor wide = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+    Tensor lse = at::logsumexp(wide, {1}, true);
+    sum.add_((lse - wide.gather(1, wanted)).mul_(part).sum());
+    if (slope == 0) return;
+    if (slope != 1) part = part * slope;
+    Tensor g = at::exp(wide - lse).mul_(part);
+    logits.copy_(g.scatter_add_(1, wanted, part.neg()));
+  }
+
+  Tensor targets, share, count;
+  Tensor losses; // of each row, or undefined
+  Tensor sum;    // of all losses, if losses is undefined
+  int64_t ignore;
+  double slope;
+  bool own;
+};
 
 // The size in bytes of the logits computed at once. It fits the caches of a CPU, and is large
 // enough to keep other devices busy.
@@ -84,16 +124,8 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
                         int64_t rows, double root, bool train) {
     Tensor x = input.contiguous();
     int64_t N = x.size(0), V = weight.size(0);
-    auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    Tensor counted = targets.ne(ignore);
-    Tensor share = counted.to(wide); // 1/count on counted rows, 0 on the others
-    share.div_(share.sum().clamp_min_(1));
-    Tensor wanted = targets.masked_fill(counted.logical_not(), 0);
-    if (x.device().is_cpu()) { // elsewhere reading would wait for the device
-      TORCH_CHECK(N == 0 || (wanted.min().item().toLong() >= 0 && wanted.max().item().toLong() < V), "a target is not in [0,", V, ")");
-    }
-    double slope = !train ? 0 : root != 0 ? root : 1;
-    Tensor loss = at::zeros({}, x.options().dtype(wide)), w = cast(weight.detach().contiguous(), x.scalar_type());
+    CrossEntropy entropy(x, targets, ignore, V, !train ? 0 : root != 0 ? root : 1);
+    Tensor w = cast(weight.detach().contiguous(), x.scalar_type());
     Tensor dx, dw;
     if (train) dx = at::empty_like(x);
     if (rows <= 0) rows = std::max<int64_t>(64, logits_at_once(x) / std::max<int64_t>(1, V * x.element_size()) / 64 * 64);
@@ -102,7 +134,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
       int64_t n = std::min(rows, N - i);
       Tensor xb = x.narrow(0, i, n), logits = buffer.narrow(0, 0, n);
       at::mm_out(logits, xb, w.t());
-      cross_entropy_rows(logits, wanted.narrow(0, i, n), share.narrow(0, i, n), slope, loss);
+      entropy.rows(logits, i);
       if (!train) continue;
       Tensor dxb = dx.narrow(0, i, n);
       at::mm_out(dxb, logits, w);
@@ -116,7 +148,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     }
     if (train) ctx->save_for_backward({dx, dw, weight});
     ctx->saved_data["root"] = root != 0;
-    return loss;
+    return entropy.loss();
   }
 
   static variable_list backward(AutogradContext *ctx, variable_list grads) {

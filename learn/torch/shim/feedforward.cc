@@ -33,8 +33,7 @@ struct FeedForwardBlock : torch::autograd::Function<FeedForwardBlock> {
     add_product({down}, g, inside);
     inside = Tensor();
     add_product(inputs, pairs, normal);
-    auto [dx, dnorm] = norm_backward(at::mm(pairs, weights), rows, norm, inverse, g);
-    add_gradient(norm, dnorm);
+    Tensor dx = norm_backward_to(norm, at::mm(pairs, weights), rows, inverse, g);
     variable_list out(7);
     out[0] = dx.view(grads[0].sizes());
     return out;

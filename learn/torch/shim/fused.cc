@@ -39,7 +39,7 @@ pt_result rms_norm(pt_tensor x, pt_tensor weight, double epsilon) {
 struct Rope : torch::autograd::Function<Rope> {
   static Tensor turned(const Tensor &x, const Tensor &cos, const Tensor &sin, int direction) {
     Tensor out = at::empty(x.sizes(), x.options());
-    rotate(x, cos, sin, direction, out);
+    rotate_all({{x, out, true}}, cos, sin, direction);
     return out;
   }
   static Tensor forward(AutogradContext *ctx, const Tensor &x, const Tensor &cos, const Tensor &sin) {

@@ -36,6 +36,7 @@ void check_norm(const Tensor &weight, const Tensor &x) {
 }
 
 std::pair<Tensor, Tensor> norm_forward(const Tensor &x, const Tensor &weight, double epsilon) {
+  if (launches::fit(x, {weight})) return launches::norm_forward(x, weight, epsilon);
   int64_t rows = x.size(0), n = x.size(1);
   if (!plain(x)) {
     Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
@@ -55,6 +56,10 @@ std::pair<Tensor, Tensor> norm_forward(const Tensor &x, const Tensor &weight, do
 
 std::pair<Tensor, Tensor> norm_backward(const Tensor &g, const Tensor &x, const Tensor &weight, const Tensor &inverse,
                                         const Tensor &extra) {
+  if (launches::fit(x, {g, weight, extra})) {
+    Tensor sum = at::empty_like(weight), dx = launches::norm_backward(g, x, weight, inverse, extra, sum, false);
+    return {dx, sum};
+  }
   int64_t rows = x.size(0), n = x.size(1);
   if (!plain(x)) {
     auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -81,10 +86,23 @@ std::pair<Tensor, Tensor> norm_backward(const Tensor &g, const Tensor &x, const 
   return {dx, sums.sum(0)};
 }
 
+Tensor norm_backward_to(const Tensor &weight, const Tensor &g, const Tensor &x, const Tensor &inverse, const Tensor &extra) {
+  if (launches::fit(x, {g, weight, extra, weight.grad()}) && weight.requires_grad()) {
+    Tensor &sum = weight.mutable_grad();
+    bool add = sum.defined();
+    if (!add) sum = at::empty_like(weight);
+    return launches::norm_backward(g, x, weight.detach(), inverse, extra, sum, add);
+  }
+  auto [dx, dweight] = norm_backward(g, x, weight, inverse, extra);
+  add_gradient(weight, dweight);
+  return dx;
+}
+
 // ---- SwiGLU ----
 
 Tensor swiglu_forward(const Tensor &pairs) {
   int64_t rows = pairs.size(0), n = pairs.size(1) / 2;
+  if (n % 4 == 0 && launches::fit(pairs)) return launches::swiglu(pairs);
   if (!plain(pairs)) return at::silu(pairs.narrow(1, 0, n)) * pairs.narrow(1, n, n);
   Tensor y = at::empty({rows, n}, pairs.options());
   with_elements(pairs, [&](auto *e) {
@@ -98,6 +116,7 @@ Tensor swiglu_forward(const Tensor &pairs) {
 
 void swiglu_backward(Tensor &pairs, Tensor &g) {
   int64_t rows = pairs.size(0), n = pairs.size(1) / 2;
+  if (launches::fit(pairs, {g})) return launches::swiglu_backward(pairs, g);
   if (!plain(pairs)) {
     Tensor gate = pairs.narrow(1, 0, n), up = pairs.narrow(1, n, n), silu = at::silu(gate);
     Tensor dgate = at::silu_backward(g * up, gate), dup = g * silu;
@@ -187,6 +206,17 @@ void rotate(const Tensor &x, const Tensor &cos, const Tensor &sin, int direction
   });
 }
 
+void rotate_all(const std::vector<launches::Heads> &list, const Tensor &cos, const Tensor &sin, int direction) {
+  if (launches::fit(list, cos, sin)) return launches::rotate(list, cos, sin, direction);
+  for (const launches::Heads &h : list) {
+    if (h.turns) {
+      rotate(h.x, cos, sin, direction, h.out);
+    } else {
+      h.out.copy_(h.x);
+    }
+  }
+}
+
 // ---- weights ----
 
 // Reports whether the tensors are adjacent in one block of memory.
@@ -226,28 +256,40 @@ Tensor packed(const std::vector<Tensor> &weights, at::ScalarType type) {
   return out;
 }
 
+// sum += g, for an f32 sum and any type of g.
+static void accumulate(const Tensor &sum, const Tensor &g) {
+  if (!(plain(sum) && plain(g) && sum.is_contiguous() && g.is_contiguous() && sum.scalar_type() == at::kFloat)) {
+    sum.add_(g);
+    return;
+  }
+  with_elements(g, [&](auto *e) {
+    using E = std::remove_pointer_t<decltype(e)>;
+    at::parallel_for(0, g.numel(), kElements, [&](int64_t begin, int64_t end) {
+      kernels::accumulate(data<float>(sum) + begin, data<E>(g) + begin, end - begin);
+    });
+  });
+}
+
 void add_gradient(const Tensor &weight, const Tensor &g) {
   if (!weight.requires_grad()) return;
   Tensor &sum = weight.mutable_grad();
-  if (!sum.defined()) {
-    sum = cast(g, weight.scalar_type());
-  } else if (plain(sum) && plain(g) && sum.is_contiguous() && g.is_contiguous() && sum.scalar_type() == at::kFloat) {
-    with_elements(g, [&](auto *e) {
-      using E = std::remove_pointer_t<decltype(e)>;
-      at::parallel_for(0, g.numel(), kElements, [&](int64_t begin, int64_t end) {
-        kernels::accumulate(data<float>(sum) + begin, data<E>(g) + begin, end - begin);
-      });
-    });
+  if (sum.defined()) {
+    accumulate(sum, g);
   } else {
-    sum.add_(g);
+    sum = cast(g, weight.scalar_type());
   }
 }
 
 void add_product(const std::vector<Tensor> &weights, const Tensor &a, const Tensor &b) {
   std::vector<Tensor> sums;
   for (const Tensor &w : weights) sums.push_back(w.grad());
-  if (b.scalar_type() == weights[0].scalar_type() && adjacent(sums)) {
-    joined(sums).addmm_(a.t(), b);
+  if (adjacent(sums)) {
+    Tensor sum = joined(sums);
+    if (b.scalar_type() == sum.scalar_type()) {
+      sum.addmm_(a.t(), b);
+    } else {
+      accumulate(sum, at::mm(a.t(), b));
+    }
     return;
   }
   Tensor product = cast(at::mm(a.t(), b), weights[0].scalar_type());

@@ -1,9 +1,10 @@
 // The building blocks of the fused parts of a transformer. Each runs as a loop of kernels.h for f32
-// and bf16 on the CPU, and as libtorch operations elsewhere. Those operations use no address of a
-// tensor's memory.
+// and bf16 on the CPU, as a kernel of cuda/pieces.cu on a device if there is a function to launch it,
+// and as libtorch operations elsewhere. Those operations use no address of a tensor's memory.
 #pragma once
 
 #include "kernels.h"
+#include "launches.h"
 #include "shim.h"
 
 #include <ATen/Parallel.h>
@@ -29,8 +30,6 @@ template <class F> void with_elements(const Tensor &t, F &&f) {
   }
 }
 
-template <class E> E *data(const Tensor &t) { return static_cast<E *>(t.data_ptr()); }
-
 // Returns t converted to the element type; it is the same tensor if t has that type.
 Tensor cast(const Tensor &t, at::ScalarType type);
 
@@ -42,6 +41,10 @@ std::pair<Tensor, Tensor> norm_forward(const Tensor &x, const Tensor &weight, do
 // Returns the gradients with respect to x (plus extra, if defined) and the weight, in f32.
 std::pair<Tensor, Tensor> norm_backward(const Tensor &g, const Tensor &x, const Tensor &weight, const Tensor &inverse,
                                         const Tensor &extra);
+
+// Returns the gradient with respect to x, and adds the gradient with respect to the weight, a leaf, to
+// the leaf's gradient.
+Tensor norm_backward_to(const Tensor &weight, const Tensor &g, const Tensor &x, const Tensor &inverse, const Tensor &extra);
 
 // silu(gate) * up, for pairs [rows,2n] that hold gate and up side by side.
 Tensor swiglu_forward(const Tensor &pairs);
@@ -56,6 +59,8 @@ void softmax_causal_backward(const Tensor &p, Tensor &dp, int64_t seen, int64_t 
 
 // Rotates the heads of x [B,T,H,D] into out. Both may have any strides.
 void rotate(const Tensor &x, const Tensor &cos, const Tensor &sin, int direction, Tensor out);
+// Rotates or copies several heads, on devices in one launch.
+void rotate_all(const std::vector<launches::Heads> &list, const Tensor &cos, const Tensor &sin, int direction);
 
 // ---- attention on other devices ----
 

@@ -37,6 +37,8 @@ bool generic();
 
 inline at::Tensor &T(pt_tensor t) { return *static_cast<at::Tensor *>(t); }
 
+template <class E> E *data(const at::Tensor &t) { return static_cast<E *>(t.data_ptr()); }
+
 inline at::IntArrayRef sizes(const int64_t *shape, int dims) {
   return at::IntArrayRef(shape, static_cast<size_t>(dims));
 }

@@ -184,6 +184,14 @@ func Limit(device torch.Device, bytes int64) {
 	C.call_psyche_strict_limit(C.int(device), C.int64_t(bytes))
 }
 
+// UseKernels makes the shim use the kernels of package cuda on the device until the test ends. Their
+// text runs on the CPU.
+func UseKernels(t testing.TB) {
+	t.Helper()
+	torch.SetKernels(C.launch_function(), nil)
+	t.Cleanup(func() { torch.SetKernels(nil, nil) })
+}
+
 // Open makes all memory of the device accessible until close is called. Emulated kernels use it.
 func Open() (close func()) {
 	C.call_psyche_strict_open()

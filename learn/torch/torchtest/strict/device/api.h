@@ -40,7 +40,11 @@ typedef struct {
   X(void, psyche_strict_limit, (int device, int64_t bytes), (device, bytes))                       \
   /* Returns memory of an ordinal, or NULL beyond its limit; release frees it. */                  \
   X(void *, psyche_strict_allocate, (int device, size_t bytes), (device, bytes))                   \
-  X(void, psyche_strict_release, (void *memory), (memory))
+  X(void, psyche_strict_release, (void *memory), (memory))                                          \
+  /* A pt_launch of ../../../abi.h that runs the kernels of ../../../cuda. */                       \
+  X(char *, psyche_strict_launch,                                                                  \
+    (void *context, int device, const char *kernel, int64_t blocks, const void *argument, size_t size), \
+    (context, device, kernel, blocks, argument, size))
 
 #define PSYCHE_STRICT_DECLARE(ret, name, params, args) ret name params;
 PSYCHE_STRICT_FUNCTIONS(PSYCHE_STRICT_DECLARE)

@@ -1,0 +1,172 @@
+package strict_test
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/torch/torchtest"
+	"github.com/psyche-go/psyche/learn/torch/torchtest/strict"
+)
+
+// operation computes something from tensors on an engine: a result, and gradients of the inputs.
+type operation struct {
+	shapes [][]int64 // of the inputs; the first has the compute type, all following are f32
+	of     func(s *torch.Scope, in []*torch.Tensor) *torch.Tensor
+}
+
+// operations returns one operation for each kernel. columns need not be a multiple of 4.
+func operations(rows, columns, heads int64) map[string]operation {
+	ids := make([]int32, rows)
+	targets := make([]int32, rows)
+	for i := range ids {
+		ids[i], targets[i] = int32(i*i%5), int32(i%3)
+	}
+	targets[0] = torch.IgnoreTarget
+	return map[string]operation{
+		"norm": {[][]int64{{rows, columns}, {columns}}, func(_ *torch.Scope, in []*torch.Tensor) *torch.Tensor {
+			return in[0].RMSNorm(in[1], 1e-5)
+		}},
+		"rotate": {[][]int64{{1, rows, heads, 2 * columns}, {rows, columns}}, func(_ *torch.Scope, in []*torch.Tensor) *torch.Tensor {
+			angles := in[1].Detach()
+			return in[0].RoPE(angles.Cos(), angles.Sin())
+		}},
+		"feed-forward": {[][]int64{{rows, columns}, {columns}, {3 * columns, columns}, {3 * columns, columns}, {columns, 3 * columns}},
+			func(_ *torch.Scope, in []*torch.Tensor) *torch.Tensor {
+				return in[0].FeedForwardBlock(in[1], in[2], in[3], in[4], 1e-5, false)
+			}},
+		"attention": {[][]int64{{1, rows, 2 * columns}, {2 * columns}, {2 * heads * columns, 2 * columns}, {2 * columns, 2 * columns}, {2 * columns, 2 * columns},
+			{2 * columns, 2 * heads * columns}, {rows, columns}}, func(_ *torch.Scope, in []*torch.Tensor) *torch.Tensor {
+			w := torch.AttentionWeights{Norm: in[1], Query: in[2], Key: in[3], Value: in[4], Output: in[5]}
+			angles := in[6].Detach()
+			return in[0].AttentionBlock(w, angles.Cos(), angles.Sin(), 2*columns, 0.5, 1e-5, false)
+		}},
+		"cross-entropy": {[][]int64{{rows, columns}, {columns + 3, columns}}, func(s *torch.Scope, in []*torch.Tensor) *torch.Tensor {
+			return in[0].LinearCrossEntropyShare(in[1], s.FromInt32s(targets, rows), 0.3)
+		}},
+		"embedding": {[][]int64{{1}, {5, columns}}, func(s *torch.Scope, in []*torch.Tensor) *torch.Tensor {
+			return in[1].Embed(s.FromInt32s(ids, rows), in[0].DType())
+		}},
+	}
+}
+
+// runner is a *testing.T or a *rapid.T.
+type runner interface {
+	Context() context.Context
+	Fatal(args ...any)
+}
+
+// results runs an operation on an engine and returns its result and the gradients of its inputs. The
+// backward pass runs twice, so that the gradients of weights add up.
+func (o operation) results(t runner, e *torch.Engine, dtype torch.DType, values [][]float32) (all [][]float32) {
+	err := e.Do(t.Context(), true, func(s *torch.Scope) error {
+		in := make([]*torch.Tensor, len(values))
+		for i, v := range values {
+			if in[i] = s.FromFloat32s(v, o.shapes[i]...); i == 0 {
+				in[i] = in[i].To(dtype)
+			}
+			in[i] = in[i].Detach().SetRequiresGrad(true)
+		}
+		for range 2 {
+			y := o.of(s, in)
+			if len(y.Shape()) == 0 {
+				y.Backward()
+			} else {
+				y.To(torch.F32).Mul(y.To(torch.F32).Detach().AddScalar(0.5)).Sum().Backward()
+			}
+			all = [][]float32{y.Detach().CopyFloat32s()}
+		}
+		for _, x := range in {
+			if grad := x.Grad(); grad != nil {
+				all = append(all, grad.Contiguous().CopyFloat32s())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestKernels compares the kernels with the loops for the CPU. Only the order of sums differs.
+func TestKernels(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	strict.UseKernels(t)
+	there, here := engine(t, 0), torchtest.Engine(t)
+	rapid.Check(t, func(t *rapid.T) {
+		rows, columns, heads := rapid.Int64Range(2, 12).Draw(t, "rows"), rapid.Int64Range(4, 16).Draw(t, "columns"), rapid.Int64Range(1, 3).Draw(t, "heads")
+		if rapid.Bool().Draw(t, "aligned") {
+			columns *= 4
+		}
+		dtype := rapid.SampledFrom([]torch.DType{torch.F32, torch.BF16}).Draw(t, "type")
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		all := operations(rows, columns, heads)
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			o, limit := all[name], 1e-4
+			composed := name == "attention" || name == "feed-forward"
+			switch { // the products of sublayers round differently too, and the elements of small gradients cancel
+			case dtype == torch.BF16 && composed:
+				limit = 0.2
+			case dtype == torch.BF16:
+				limit = 0.005
+			case composed:
+				limit = 2e-3
+			}
+			values := make([][]float32, len(o.shapes))
+			for i, shape := range o.shapes {
+				values[i] = uniform(random, shape)
+			}
+			got, want := o.results(t, there, dtype, values), o.results(t, here, dtype, values)
+			for i := range want {
+				if d := distance(got[i], want[i]); !(d < limit) {
+					t.Fatalf("%s: result %d of %v differs by %.1e", name, i, o.shapes, d)
+				}
+			}
+		}
+	})
+}
+
+// TestKernelNames checks that the kernels run, and not libtorch's operations in their place.
+func TestKernelNames(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	strict.UseKernels(t)
+	e := engine(t, 0)
+	for dtype, suffix := range map[torch.DType]string{torch.F32: "f32", torch.BF16: "bf16"} {
+		strict.Reset()
+		for _, o := range operations(5, 8, 2) {
+			values := make([][]float32, len(o.shapes))
+			for i, shape := range o.shapes {
+				values[i] = uniform(rand.New(rand.NewPCG(1, 2)), shape)
+			}
+			o.results(t, e, dtype, values)
+		}
+		launched := strict.Operations()
+		for _, name := range []string{"norm_forward", "norm_backward", "rotate", "swiglu", "swiglu_backward", "cross_entropy", "embed", "embed_gradient"} {
+			if name = "psyche_" + name + "_" + suffix; launched[name] == 0 {
+				t.Errorf("%s was not launched", name)
+			}
+		}
+	}
+}
+
+func uniform(random *rand.Rand, shape []int64) []float32 {
+	n := int64(1)
+	for _, size := range shape {
+		n *= size
+	}
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = random.Float32() - 0.5
+	}
+	return values
+}
