@@ -20,6 +20,8 @@ var (
 	measureText string
 	//go:embed digest.cu
 	digestText string
+	//go:embed local.cu
+	localText string
 )
 
 // source returns the text that the compiler gets.
@@ -27,7 +29,7 @@ func source() string {
 	var all strings.Builder
 	for _, file := range []struct{ name, text string }{
 		{"kernel.cu", kernelText}, {"decode.cu", decodeText}, {"encode.cu", encodeText},
-		{"measure.cu", measureText}, {"digest.cu", digestText},
+		{"measure.cu", measureText}, {"digest.cu", digestText}, {"local.cu", localText},
 	} {
 		fmt.Fprintf(&all, "#line 1 \"%s\"\n%s", file.name, file.text)
 	}
@@ -47,10 +49,13 @@ const (
 	kernelFloors  = "psyche_distro_floors"
 	kernelDigest  = "psyche_distro_digest"
 	kernelGather  = "psyche_distro_gather"
+	kernelAdamW   = "psyche_local_adamw"
+	kernelFar     = "psyche_local_far"
 )
 
 var kernelNames = []string{
 	kernelApply, kernelAdd, kernelEncode, kernelSquares, kernelSamples, kernelFloors, kernelDigest, kernelGather,
+	kernelAdamW, kernelFar,
 }
 
 // The structs below have the same layout as the structs of the kernels, byte for byte.
@@ -124,6 +129,20 @@ type gatherArguments struct {
 	tensors, numbers, starts DevicePointer
 	count                    int64
 	to                       DevicePointer
+}
+
+type stepArguments struct {
+	model                         modelArguments
+	weights, grad, means, squares DevicePointer
+	clip                          float32
+	beta1, rest1, beta2, rest2    float32
+	root, epsilon, rate, keep     float32
+}
+
+type farArguments struct {
+	model                  modelArguments
+	before, after, momenta DevicePointer
+	factor                 float32
 }
 
 func planFor(p distro.Plan, column, row, secants DevicePointer) planArguments {

@@ -47,6 +47,8 @@ func TestArgumentsAreThoseOfTheKernels(t *testing.T) {
 		"floor":  {unsafe.Sizeof(floorArguments{}), 48},
 		"digest": {unsafe.Sizeof(digestArguments{}), 40},
 		"gather": {unsafe.Sizeof(gatherArguments{}), 64},
+		"step":   {unsafe.Sizeof(stepArguments{}), 96},
+		"far":    {unsafe.Sizeof(farArguments{}), 56},
 	} {
 		if sizes[0] != sizes[1] {
 			t.Errorf("%s: %d bytes, want %d", name, sizes[0], sizes[1])

@@ -62,7 +62,7 @@ func checkArithmetic(t *testing.T, ptx string) {
 	}
 	t.Log(found)
 	for _, want := range []string{
-		"add.rn.f32", "sub.rn.f32", "mul.rn.f32", "div.rn.f32", "add.rn.f64", "mul.rn.f64", "div.rn.f64", "sqrt.rn.f64",
+		"add.rn.f32", "sub.rn.f32", "mul.rn.f32", "div.rn.f32", "sqrt.rn.f32", "add.rn.f64", "mul.rn.f64", "div.rn.f64", "sqrt.rn.f64",
 	} {
 		if found[want] == 0 {
 			t.Errorf("no %s: was anything compiled?", want)

@@ -9,6 +9,7 @@
 #include "encode.cu"
 #include "measure.cu"
 #include "digest.cu"
+#include "local.cu"
 
 // Each kernel and the type of its arguments.
 #define KERNELS(F) \
@@ -19,7 +20,9 @@
 	F(psyche_distro_samples, sampling) \
 	F(psyche_distro_floors, flooring) \
 	F(psyche_distro_digest, digesting) \
-	F(psyche_distro_gather, gathering)
+	F(psyche_distro_gather, gathering) \
+	F(psyche_local_adamw, stepping) \
+	F(psyche_local_far, differing)
 
 #define START(name, arguments) \
 	static void start_##name(const void *a) { name(*(const arguments *)a); }
