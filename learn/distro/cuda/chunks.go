@@ -2,9 +2,7 @@ package cuda
 
 import (
 	"fmt"
-	"runtime"
 	"sort"
-	"sync"
 	"unsafe"
 
 	"github.com/psyche-go/psyche/core/audit"
@@ -46,18 +44,17 @@ func (m *Model) Leaves(delta []Tensor, taken []codec.TensorResult) ([][32]byte, 
 	if err != nil {
 		return nil, fmt.Errorf("leaves: %w", err)
 	}
-	part := divided(len(leaves), runtime.GOMAXPROCS(0))
-	var parts sync.WaitGroup
-	for first := 0; first < len(leaves); first += part {
-		parts.Go(func() {
-			for c := first; c < min(first+part, len(leaves)); c++ {
-				tensor := m.tensor(c)
-				within := c - int(m.chunks.firsts[tensor])
-				leaves[c] = audit.Leaf(leaves[c], distro.TakenOf(taken[tensor], within, m.layouts[tensor].Chunks()))
-			}
-		})
+	err = m.eachTensor(func(i int) error {
+		chunks := m.layouts[i].Chunks()
+		ofTensor := leaves[m.chunks.firsts[i]:]
+		for c := range chunks {
+			ofTensor[c] = audit.Leaf(ofTensor[c], distro.TakenOf(taken[i], c, chunks))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("leaves: %w", err)
 	}
-	parts.Wait()
 	return leaves, nil
 }
 

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"unsafe"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
@@ -221,16 +224,28 @@ func (m *Model) checkApply(results [][]codec.TensorResult, weights []Tensor, p d
 			return fmt.Errorf("decode: result %d: %w: %d tensors, want %d", r, distro.ErrInput, len(result), len(m.layouts))
 		}
 	}
-	ofTensor := make([]codec.TensorResult, len(results))
-	for i, l := range m.layouts {
+	return m.eachTensor(func(i int) error {
+		ofTensor := make([]codec.TensorResult, len(results))
 		for r, result := range results {
 			ofTensor[r] = result[i]
 		}
-		if err := distro.CheckApply(l, ofTensor, weights[i].Elements, p); err != nil {
-			return fmt.Errorf("tensor %d: %w", i, err)
-		}
+		return distro.CheckApply(m.layouts[i], ofTensor, weights[i].Elements, p)
+	})
+}
+
+// eachTensor calls f for each tensor, on several goroutines.
+func (m *Model) eachTensor(f func(i int) error) error {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range m.layouts {
+		group.Go(func() error {
+			if err := f(i); err != nil {
+				return fmt.Errorf("tensor %d: %w", i, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // AddBack is distro.Kernel.AddBack for all tensors, bit for bit.
@@ -252,12 +267,7 @@ func (m *Model) checkResult(subject string, tensors []Tensor, r []codec.TensorRe
 	if len(r) != len(m.layouts) {
 		return fmt.Errorf("%w: a result of %d tensors, want %d", distro.ErrInput, len(r), len(m.layouts))
 	}
-	for i, l := range m.layouts {
-		if err := distro.CheckAddBack(l, tensors[i].Elements, r[i]); err != nil {
-			return fmt.Errorf("tensor %d: %w", i, err)
-		}
-	}
-	return nil
+	return m.eachTensor(func(i int) error { return distro.CheckAddBack(m.layouts[i], tensors[i].Elements, r[i]) })
 }
 
 func (m *Model) decode(kernel string, results [][]codec.TensorResult, tensors []Tensor, p distro.ApplyParams) error {

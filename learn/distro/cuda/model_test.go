@@ -6,11 +6,13 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
 	"github.com/psyche-go/psyche/learn/distro/distrotest"
 )
 
@@ -302,5 +304,101 @@ func TestTraffic(t *testing.T) {
 		if n := after.Up + after.Down - before.Up - before.Down; n > limit {
 			t.Errorf("%s: %d bytes for %d chunks", call.name, n, r.model.chunks.count())
 		}
+	}
+}
+
+// TestFailuresOfModels makes each call of the driver fail in each method. Afterwards the model works,
+// and no memory remains on the device.
+func TestFailuresOfModels(t *testing.T) {
+	d := emulated(t)
+	r := newModelRig(t, d, encodeParams.TopK, shapes(t, true)[:4])
+	_, delta := r.upload(t, r.values(1, 1))
+	_, grad := r.upload(t, r.values(2, 1))
+	results, err := r.model.Encode(delta, delta, grad, encodeParams, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const up, down, launch, wait = "cuMemcpyHtoD", "cuMemcpyDtoH", "cuLaunchKernel", "cuCtxSynchronize"
+	for name, method := range map[string]struct {
+		call  func() error
+		fails []string
+	}{
+		"new": {func() error {
+			m, err := d.NewModel(r.layouts, 1)
+			if err == nil {
+				err = m.Close()
+			}
+			return err
+		}, []string{"cuMemAlloc", up}},
+		"norm":     {func() error { _, err := r.model.Norm(grad); return err }, []string{up, launch, wait, down}},
+		"norms":    {func() error { _, err := r.model.Norms(grad); return err }, []string{up, launch, wait, down}},
+		"encode":   {func() error { _, err := r.model.Encode(delta, delta, grad, encodeParams, 0); return err }, []string{up, launch, wait, down}},
+		"leaves":   {func() error { _, err := r.model.Leaves(delta, results); return err }, []string{up, launch, wait, down}},
+		"chunk":    {func() error { _, err := r.model.Chunk(delta[3], 3, 1); return err }, []string{up, launch, wait, down}},
+		"apply":    {func() error { return r.model.Apply(nil, grad, distro.ApplyParams{WeightFactor: 1}) }, []string{up, launch, wait}},
+		"add back": {func() error { return r.model.AddBack(delta, results) }, []string{up, launch, wait}},
+		"adamw":    {func() error { return r.model.AdamW(delta, grad, delta, grad, AdamWParams{Step: 1}) }, []string{up, launch, wait}},
+		"far":      {func() error { return r.model.Far(delta, grad, nil, 0) }, []string{up, launch, wait}},
+	} {
+		for _, failing := range method.fails {
+			t.Setenv(cudatest.EnvFailure, failing+" 2")
+			if err := method.call(); err == nil || !strings.Contains(err.Error(), failing+": CUDA_ERROR_OUT_OF_MEMORY") {
+				t.Errorf("%s: %s: error %v", name, failing, err)
+			}
+		}
+		t.Setenv(cudatest.EnvFailure, "")
+		if err := method.call(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestModelsThatDoNotFit(t *testing.T) {
+	d := emulated(t)
+	r := newModelRig(t, d, 3, shapes(t, true)[:4])
+	_, delta := r.upload(t, r.values(1, 1))
+	p := distro.EncodeParams{Decay: 1, LR: 1, TopK: 3}
+	few, other := delta[:3], slices.Clone(delta)
+	other[2].Elements--
+	otherTopK := p
+	otherTopK.TopK = 4
+	notFinite := p
+	notFinite.LR = float32(math.Inf(1))
+	encode := func(delta, left, grad []Tensor, p distro.EncodeParams) func() error {
+		return func() error { _, err := r.model.Encode(delta, left, grad, p, 0); return err }
+	}
+	for name, call := range map[string]func() error{
+		"no tensors":      func() error { _, err := d.NewModel(nil, 1); return err },
+		"top-k 0":         func() error { _, err := d.NewModel(r.layouts, 0); return err },
+		"few momenta":     encode(few, delta, delta, p),
+		"few new momenta": encode(delta, few, delta, p),
+		"other gradients": encode(delta, delta, other, p),
+		"another top-k":   encode(delta, delta, delta, otherTopK),
+		"few to measure":  func() error { _, err := r.model.Norm(few); return err },
+		"few to hash":     func() error { _, err := r.model.Leaves(few, nil); return err },
+		"no result":       func() error { _, err := r.model.Leaves(delta, nil); return err },
+		"empty result":    func() error { return r.model.AddBack(delta, make([]codec.TensorResult, 4)) },
+		"part of a result": func() error {
+			return r.model.Apply([][]codec.TensorResult{{}}, delta, distro.ApplyParams{WeightFactor: 1})
+		},
+		"no such tensor":  func() error { _, err := r.model.Chunk(delta[0], 4, 0); return err },
+		"no such chunk":   func() error { _, err := r.model.Chunk(delta[0], 0, 1); return err },
+		"another tensor":  func() error { _, err := r.model.Chunk(delta[0], 3, 0); return err },
+		"chunk too large": func() error { _, err := r.model.Chunks(delta, []uint32{1 << 30}); return err },
+	} {
+		if err := call(); !errors.Is(err, distro.ErrInput) {
+			t.Errorf("%s: error %v, want ErrInput", name, err)
+		}
+	}
+	if err := encode(delta, delta, delta, notFinite)(); !errors.Is(err, distro.ErrNotFinite) {
+		t.Errorf("infinite rate: error %v, want ErrNotFinite", err)
+	}
+	for range 2 {
+		if err := r.model.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.model.Norm(delta); !errors.Is(err, errClosed) {
+		t.Errorf("closed model: error %v, want errClosed", err)
 	}
 }
