@@ -47,7 +47,11 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 	defer a.unlock()
 	err = a.gradient(ctx, batch, func(s *torch.Scope, mean float64, gradients []*torch.Tensor) error {
 		loss = mean
-		rate, length := a.schedule.LR(step), normOf(s, gradients)
+		rate := a.schedule.LR(step)
+		length, err := a.updater.place.norm(s, gradients)
+		if err != nil {
+			return err
+		}
 		if err := a.updater.update(ctx, s, rate, gradients, length); err != nil {
 			return err
 		}

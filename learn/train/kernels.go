@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// kernels are DisTrO's kernels on a device, for all tensors of a model at once. They compute the same
-// bits as distro.Kernel. A call returns when the device is done. cuda.Model implements them.
+// kernels are the optimizers' kernels on a device, for all tensors of a model at once. Except for AdamW,
+// they compute the same bits as distro.Kernel and package localsteps. A call returns when the device is done. cuda.Model implements them.
 type kernels interface {
 	Norm(tensors []cuda.Tensor) (float64, error)
 	Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error)
@@ -18,6 +18,8 @@ type kernels interface {
 	Chunk(tensor cuda.Tensor, i, chunk int) ([]float32, error)
 	AddBack(delta []cuda.Tensor, r []codec.TensorResult) error
 	Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p distro.ApplyParams) error
+	AdamW(weights, grad, means, squares []cuda.Tensor, p cuda.AdamWParams) error
+	Far(before, after, momenta []cuda.Tensor, factor float32) error
 	Close() error
 }
 
@@ -46,10 +48,14 @@ type opened struct {
 // Close frees both.
 func (o *opened) Close() error { return errors.Join(o.Model.Close(), o.device.Close()) }
 
-// addresses returns where tensors are in a device's memory. They must be contiguous and in f32.
+// addresses returns where tensors are in a device's memory. They must be contiguous and in f32. The
+// address of nil is zero.
 func addresses(tensors []*torch.Tensor) []cuda.Tensor {
 	there := make([]cuda.Tensor, len(tensors))
 	for i, t := range tensors {
+		if t == nil {
+			continue
+		}
 		there[i] = cuda.Tensor{Address: cuda.DevicePointer(t.Address()), Elements: int(t.Numel())}
 	}
 	return there

@@ -89,7 +89,7 @@ func (e *localExchange) far(s *torch.Scope, at place) (vectors, error) {
 		return vectors{here: weights}, e.residual.far(e.replica.kept, weights)
 	}
 	weights := detached(at.weights())
-	return vectors{there: weights, scope: s}, e.residual.farThere(at.on.kept, weights)
+	return vectors{there: weights, scope: s}, e.residual.farThere(at.on, weights)
 }
 
 // moveByOwn moves the weights at a place by this trainer's own result of a step, times factor, if that

@@ -41,6 +41,18 @@ func (p place) weights() (tensors []*torch.Tensor) {
 	return tensors
 }
 
+// norm returns the L2 norm of gradients at the place, on the thread of its engine.
+func (p place) norm(s *torch.Scope, gradients []*torch.Tensor) (float64, error) {
+	switch {
+	case p.on != nil && p.on.kernels != nil:
+		return p.on.kernels.Norm(addresses(gradients))
+	case p.engine().Device() == torch.CPU:
+		return norm(float32s(gradients)), nil
+	default:
+		return s.Norm(gradients...), nil
+	}
+}
+
 // changed must be called after the weights were changed.
 func (p place) changed() {
 	p.store.changes++

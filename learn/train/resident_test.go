@@ -21,6 +21,7 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
+	"github.com/psyche-go/psyche/learn/localsteps"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
 )
@@ -74,6 +75,49 @@ func (k processorKernels) Apply(results [][]codec.TensorResult, weights []cuda.T
 		if err := k.kernel.DecodeApply(k.layouts[i], ofTensor(results, i), w, p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// AdamW makes the step on an engine of its own, because the caller may occupy the engine of the tensors.
+func (k processorKernels) AdamW(weights, grad, means, squares []cuda.Tensor, p cuda.AdamWParams) error {
+	engine, err := torch.NewEngine(torch.CPU)
+	if err != nil {
+		return err
+	}
+	constants := torch.AdamW{Beta1: p.Beta1, Beta2: p.Beta2, Epsilon: p.Epsilon, WeightDecay: p.WeightDecay}
+	err = engine.Do(context.Background(), false, func(s *torch.Scope) error {
+		for i, w := range weights {
+			if squares[i].Elements == 0 {
+				continue
+			}
+			var tensors []*torch.Tensor
+			lists := []cuda.Tensor{w, grad[i], means[i], squares[i]}
+			for _, t := range lists {
+				tensors = append(tensors, s.FromFloat32s(sliceOf(t), int64(t.Elements)))
+			}
+			if p.Clip != 1 {
+				tensors[1].MulScalarInPlace(p.Clip)
+			}
+			constants.Step(tensors[0], tensors[1], tensors[2], tensors[3], p.Rate, p.Step)
+			for j, t := range lists {
+				if j != 1 {
+					copy(sliceOf(t), tensors[j].Float32s())
+				}
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, engine.Close())
+}
+
+func (k processorKernels) Far(before, after, momenta []cuda.Tensor, factor float32) error {
+	for i, w := range slicesOf(after) {
+		var u []float32
+		if momenta != nil {
+			u = sliceOf(momenta[i])
+		}
+		localsteps.Far(sliceOf(before[i]), w, u, factor)
 	}
 	return nil
 }

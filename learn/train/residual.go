@@ -156,9 +156,9 @@ func (r *residual) far(begun, ended [][]float32) error {
 }
 
 // farThere is far for weights on a device, on the thread of its engine.
-func (r *residual) farThere(begun, ended []*torch.Tensor) error {
-	for i, w := range ended {
-		w.MulScalarInPlace(-1).AddInPlace(begun[i], 1)
+func (r *residual) farThere(on *apart, ended []*torch.Tensor) error {
+	if err := on.kernels.Far(addresses(on.kept), addresses(ended), nil, 0); err != nil {
+		return err
 	}
 	length, err := r.unsent.norm(vectors{there: ended})
 	if err != nil {

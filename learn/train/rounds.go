@@ -45,7 +45,10 @@ func (r *rounds) innerStep(ctx context.Context, step uint32, part data.Batch, re
 	rate, started := r.rates.lr(step), time.Now()
 	err = r.replica.gradientAt(ctx, r.inner.place, part, func(s *torch.Scope, mean float64, gradients []*torch.Tensor) error {
 		loss = mean
-		length := normOf(s, gradients) // waits for the end of the backward pass on a device
+		length, err := r.inner.place.norm(s, gradients) // waits for the end of the backward pass on a device
+		if err != nil {
+			return err
+		}
 		r.took += time.Since(started)
 		if err := r.inner.update(ctx, s, rate, gradients, length); err != nil {
 			return err

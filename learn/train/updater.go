@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
 )
@@ -68,7 +69,16 @@ func (u *updater) update(ctx context.Context, s *torch.Scope, rate float32, grad
 	u.updates++
 	u.place.changed()
 	weights := u.place.weights()
+	there := u.place.on != nil && u.place.on.kernels != nil
+	if there {
+		if err := u.adamWThere(weights, gradients, rate, scale); err != nil {
+			return err
+		}
+	}
 	for i, p := range u.place.store.parameters {
+		if there && !u.byMuon(p) {
+			continue
+		}
 		if scale != 1 {
 			gradients[i].MulScalarInPlace(scale)
 		}
@@ -84,6 +94,16 @@ func (u *updater) update(ctx context.Context, s *torch.Scope, rate float32, grad
 		u.constants.Step(weights[i], gradients[i], u.moments[0].tensors[i], u.moments[1].tensors[i], float64(rate), int64(u.updates))
 	}
 	return nil
+}
+
+// adamWThere moves the weights that Muon does not move by one step of AdamW, with the device's kernels.
+func (u *updater) adamWThere(weights, gradients []*torch.Tensor, rate float32, scale float64) error {
+	c := u.constants
+	return u.place.on.kernels.AdamW(addresses(weights), addresses(gradients), addresses(u.moments[0].tensors), addresses(u.moments[1].tensors),
+		cuda.AdamWParams{
+			Beta1: c.Beta1, Beta2: c.Beta2, Epsilon: c.Epsilon, WeightDecay: c.WeightDecay,
+			Rate: float64(rate), Clip: scale, Step: int64(u.updates),
+		})
 }
 
 // reset resets the running means to zero.

@@ -24,14 +24,6 @@ func norm(slices [][]float32) float64 {
 	return distro.Norm(threads, slices)
 }
 
-// normOf returns the L2 norm of tensors of one engine, on its thread.
-func normOf(s *torch.Scope, tensors []*torch.Tensor) float64 {
-	if len(tensors) > 0 && tensors[0].Device() != torch.CPU {
-		return s.Norm(tensors...)
-	}
-	return norm(float32s(tensors))
-}
-
 // float32s returns the memory of tensors; nil for nil tensors.
 func float32s(tensors []*torch.Tensor) [][]float32 {
 	values := make([][]float32, len(tensors))

@@ -314,6 +314,8 @@ func TestFailuresOfModels(t *testing.T) {
 	r := newModelRig(t, d, encodeParams.TopK, shapes(t, true)[:4])
 	_, delta := r.upload(t, r.values(1, 1))
 	_, grad := r.upload(t, r.values(2, 1))
+	_, weights := r.upload(t, r.values(3, 1))
+	_, means := r.upload(t, r.values(4, 0))
 	results, err := r.model.Encode(delta, delta, grad, encodeParams, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -335,10 +337,10 @@ func TestFailuresOfModels(t *testing.T) {
 		"encode":   {func() error { _, err := r.model.Encode(delta, delta, grad, encodeParams, 0); return err }, []string{up, launch, wait, down}},
 		"leaves":   {func() error { _, err := r.model.Leaves(delta, results); return err }, []string{up, launch, wait, down}},
 		"chunk":    {func() error { _, err := r.model.Chunk(delta[3], 3, 1); return err }, []string{up, launch, wait, down}},
-		"apply":    {func() error { return r.model.Apply(nil, grad, distro.ApplyParams{WeightFactor: 1}) }, []string{up, launch, wait}},
+		"apply":    {func() error { return r.model.Apply(nil, weights, distro.ApplyParams{WeightFactor: 1}) }, []string{up, launch, wait}},
 		"add back": {func() error { return r.model.AddBack(delta, results) }, []string{up, launch, wait}},
-		"adamw":    {func() error { return r.model.AdamW(delta, grad, delta, grad, AdamWParams{Step: 1}) }, []string{up, launch, wait}},
-		"far":      {func() error { return r.model.Far(delta, grad, nil, 0) }, []string{up, launch, wait}},
+		"adamw":    {func() error { return r.model.AdamW(weights, grad, means, means, AdamWParams{Step: 1}) }, []string{up, launch, wait}},
+		"far":      {func() error { return r.model.Far(delta, weights, nil, 0) }, []string{up, launch, wait}},
 	} {
 		for _, failing := range method.fails {
 			t.Setenv(cudatest.EnvFailure, failing+" 2")
