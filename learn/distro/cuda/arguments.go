@@ -51,11 +51,12 @@ const (
 	kernelGather  = "psyche_distro_gather"
 	kernelAdamW   = "psyche_local_adamw"
 	kernelFar     = "psyche_local_far"
+	kernelMean    = "psyche_local_mean"
 )
 
 var kernelNames = []string{
 	kernelApply, kernelAdd, kernelEncode, kernelSquares, kernelSamples, kernelFloors, kernelDigest, kernelGather,
-	kernelAdamW, kernelFar,
+	kernelAdamW, kernelFar, kernelMean,
 }
 
 // The structs below have the same layout as the structs of the kernels, byte for byte.
@@ -79,8 +80,8 @@ type modelArguments struct {
 }
 
 type sentArguments struct {
-	counts, indices, values DevicePointer
-	places                  int64
+	counts, indices, values, units DevicePointer
+	places                         int64
 }
 
 type decodeArguments struct {
@@ -143,6 +144,14 @@ type farArguments struct {
 	model                  modelArguments
 	before, after, momenta DevicePointer
 	factor                 float32
+}
+
+type meanArguments struct {
+	model                modelArguments
+	results              DevicePointer
+	count                int64
+	shares, units, means DevicePointer
+	scale                float64
 }
 
 func planFor(p distro.Plan, column, row, secants DevicePointer) planArguments {

@@ -5,10 +5,11 @@
 #define WORDS (BAND / 32)
 
 // One result of a tensor. It has places entries for each chunk. Chunk c uses its first counts[c]
-// entries.
+// entries. In a result of levels each chunk has a unit.
 typedef struct {
 	const unsigned short *counts, *indices;
 	const float *values;
+	const unsigned char *units;
 	long long places;
 } sent;
 
@@ -60,34 +61,51 @@ INLINE void add_entries(int count, int base, merging *m) {
 	}
 }
 
-// merge_group adds the entries of up to 32 results, from result first on, and returns the number of
-// results that have entries in the chunk. Each lane of a warp counts the entries of one result.
-INLINE int merge_group(const decoding *d, long long tensor, long long chunk, long long first, int base, merging *m) {
+// A group of up to 32 results. Each lane of a warp has the number of entries of one result in a
+// chunk, and where they end among the entries of the group.
+typedef struct {
+	int count, end, total;
+} group;
+
+INLINE group group_of(const sent *results, long long step, long long last, long long chunk) {
 	const int lane = threadIdx.x & 31;
-	const int count = first + lane < d->count ? d->results[(first + lane) * d->m.tensors + tensor].counts[chunk] : 0;
-	int end = count; // of the result's entries among the entries of the group
-	for (int step = 1; step < 32; step *= 2) {
-		const int before = __shfl_up_sync(ALL_LANES, end, step);
-		end += lane >= step ? before : 0;
-	}
-	const int total = __shfl_sync(ALL_LANES, end, 31);
-	for (int done = 0; done < total; done += THREADS) {
+	group g = {lane < last ? results[lane * step].counts[chunk] : 0, 0, 0};
+	g.end = sum_before(g.count, &g.total) + g.count;
+	return g;
+}
+
+// speakers_of returns the number of results that have entries.
+INLINE int speakers_of(const group *g) { return __popc(__ballot_sync(ALL_LANES, g->count > 0)); }
+
+// result_of returns the result of an entry of a group, and the entry's number within the result. All
+// lanes must call it.
+INLINE int result_of(const group *g, int entry, int *within) {
+	int result = 0; // the number of results that end at or before the entry
+	for (int step = 16; step > 0; step /= 2)
+		result += __shfl_sync(ALL_LANES, g->end, result + step - 1) <= entry ? step : 0;
+	*within = entry - __shfl_sync(ALL_LANES, g->end - g->count, result);
+	return result;
+}
+
+// merge_group adds the entries of up to 32 results, from result first on, and returns the number of
+// results that have entries in the chunk.
+INLINE int merge_group(const decoding *d, long long tensor, long long chunk, long long first, int base, merging *m) {
+	const sent *results = &d->results[first * d->m.tensors + tensor];
+	const group g = group_of(results, d->m.tensors, d->count - first, chunk);
+	for (int done = 0; done < g.total; done += THREADS) {
 		const int entry = done + (int)threadIdx.x;
-		int result = 0; // the number of results that end at or before the entry
-		for (int step = 16; step > 0; step /= 2)
-			result += __shfl_sync(ALL_LANES, end, result + step - 1) <= entry ? step : 0;
-		const int start = __shfl_sync(ALL_LANES, end - count, result);
-		if (entry < total) {
-			const sent *r = &d->results[(first + result) * d->m.tensors + tensor];
-			const long long at = chunk * r->places + entry - start;
-			m->indices[threadIdx.x] = r->indices[at];
-			m->values[threadIdx.x] = r->values[at];
+		int within;
+		const int result = result_of(&g, entry, &within);
+		if (entry < g.total) {
+			const sent *r = &results[result * d->m.tensors];
+			m->indices[threadIdx.x] = r->indices[chunk * r->places + within];
+			m->values[threadIdx.x] = r->values[chunk * r->places + within];
 		}
 		__syncthreads();
-		add_entries(total - done < THREADS ? total - done : THREADS, base, m);
+		add_entries(g.total - done < THREADS ? g.total - done : THREADS, base, m);
 		__syncthreads();
 	}
-	return __popc(__ballot_sync(ALL_LANES, count > 0));
+	return speakers_of(&g);
 }
 
 // merge computes the means of a band, which begins at coefficient base, and returns the number of

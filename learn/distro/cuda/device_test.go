@@ -39,7 +39,7 @@ func oneEntry(l distro.Layout, index uint16, value float32) codec.TensorResult {
 func TestArgumentsAreThoseOfTheKernels(t *testing.T) {
 	for name, sizes := range map[string][2]uintptr{
 		"plan":   {unsafe.Sizeof(planArguments{}), 96},
-		"sent":   {unsafe.Sizeof(sentArguments{}), 32},
+		"sent":   {unsafe.Sizeof(sentArguments{}), 40},
 		"decode": {unsafe.Sizeof(decodeArguments{}), 64},
 		"encode": {unsafe.Sizeof(encodeArguments{}), 112},
 		"square": {unsafe.Sizeof(squareArguments{}), 40},
@@ -49,6 +49,7 @@ func TestArgumentsAreThoseOfTheKernels(t *testing.T) {
 		"gather": {unsafe.Sizeof(gatherArguments{}), 64},
 		"step":   {unsafe.Sizeof(stepArguments{}), 96},
 		"far":    {unsafe.Sizeof(farArguments{}), 56},
+		"mean":   {unsafe.Sizeof(meanArguments{}), 72},
 	} {
 		if sizes[0] != sizes[1] {
 			t.Errorf("%s: %d bytes, want %d", name, sizes[0], sizes[1])

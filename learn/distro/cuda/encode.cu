@@ -166,19 +166,6 @@ INLINE unsigned largest_of(const float *coefficients, int size, int cols, int ld
 	return largest;
 }
 
-// sum_before returns the sum of n over the lower lanes, and adds the sum over all lanes to *total.
-INLINE int sum_before(int n, int *total) {
-	const int lane = threadIdx.x & 31;
-	int sum = n;
-	for (int step = 1; step < 32; step *= 2) {
-		const int before = __shfl_up_sync(ALL_LANES, sum, step);
-		sum += lane >= step ? before : 0;
-	}
-	const int start = *total + sum - n;
-	*total += __shfl_sync(ALL_LANES, sum, 31);
-	return start;
-}
-
 // settle adds the lowest indices of the equal coefficients to the set above, up to k in total, and
 // counts the set. One warp does this; lane l has the words l, l + 32, …
 INLINE void settle(int words, int k, selection *s) {

@@ -214,3 +214,16 @@ NOINLINE void inverse(const axis *a, const float *secants, float *line, int step
 }
 
 INLINE unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
+
+// sum_before returns the sum of n over the lower lanes, and adds the sum over all lanes to *total.
+INLINE int sum_before(int n, int *total) {
+	const int lane = threadIdx.x & 31;
+	int sum = n;
+	for (int step = 1; step < 32; step *= 2) {
+		const int before = __shfl_up_sync(ALL_LANES, sum, step);
+		sum += lane >= step ? before : 0;
+	}
+	const int start = *total + sum - n;
+	*total += __shfl_sync(ALL_LANES, sum, 31);
+	return start;
+}

@@ -1,4 +1,4 @@
-// Kernels for local steps, element by element: see learn/localsteps.
+// Kernels for local steps: see learn/localsteps.
 
 typedef struct {
 	model m; // of blocks
@@ -15,6 +15,16 @@ typedef struct {
 	float factor;
 } differing;
 
+typedef struct {
+	model m;             // of chunks
+	const sent *results; // the results of all tensors one after the other, each for all tensors
+	long long count;     // of results
+	const double *shares, *units; // factors of each result of each tensor; sizes of each tensor's units
+	const sent *means;            // the result of each tensor to write
+	double scale;
+} averaging;
+
+typedef char averaging_is_72_bytes[sizeof(averaging) == 72 ? 1 : -1];
 typedef char stepping_is_96_bytes[sizeof(stepping) == 96 ? 1 : -1];
 typedef char differing_is_56_bytes[sizeof(differing) == 56 ? 1 : -1];
 
@@ -64,5 +74,90 @@ KERNEL psyche_local_far(differing d) {
 			}
 			after[i] = far;
 		}
+	}
+}
+
+// averages is a block's sum of the levels of all results in one band of a chunk.
+typedef struct {
+	double sums[BAND];
+	unsigned touched[WORDS]; // bit set of the coefficients that are not zero
+	unsigned starts[WORDS];  // number of these coefficients before a word
+	double values[THREADS];  // entries that the block adds next
+	unsigned short indices[THREADS];
+} averages;
+
+// add_levels adds entries, in order, to the sums that this thread owns.
+INLINE void add_levels(int count, int base, averages *a) {
+	for (int e = 0; e < count; e++) {
+		const int at = (int)a->indices[e] - base;
+		if (!owned(at))
+			continue;
+		const unsigned bit = 1u << (at & 31);
+		a->sums[at] = __dadd_rn(a->touched[at >> 5] & bit ? a->sums[at] : 0, a->values[e]);
+		a->touched[at >> 5] |= bit;
+	}
+}
+
+// add_group adds the levels of up to 32 results, from result first on.
+INLINE void add_group(const averaging *d, long long tensor, long long chunk, long long first, int base, averages *a) {
+	const long long tensors = d->m.tensors, from = first * tensors + tensor;
+	const group g = group_of(&d->results[from], tensors, d->count - first, chunk);
+	for (int done = 0; done < g.total; done += THREADS) {
+		const int entry = done + (int)threadIdx.x;
+		int within;
+		const long long result = from + result_of(&g, entry, &within) * tensors;
+		if (entry < g.total) {
+			const sent *r = &d->results[result];
+			const double size = d->units[256 * tensor + r->units[chunk]];
+			a->indices[threadIdx.x] = r->indices[chunk * r->places + within];
+			a->values[threadIdx.x] = __dmul_rn(d->shares[result], __dmul_rn(size, r->values[chunk * r->places + within]));
+		}
+		__syncthreads();
+		add_levels(g.total - done < THREADS ? g.total - done : THREADS, base, a);
+		__syncthreads();
+	}
+}
+
+// coefficient returns the change of a coefficient.
+INLINE float coefficient(const averaging *d, double sum) { return -__double2float_rn(__dmul_rn(sum, d->scale)); }
+
+// number_words removes coefficients of zero from the bit set of a band, and numbers the others from
+// *total on. *total, which counts the coefficients of the chunk, is valid in the first warp only.
+INLINE void number_words(const averaging *d, averages *a, int *total) {
+	for (int word = threadIdx.x; word < WORDS; word += THREADS)
+		for (unsigned set = a->touched[word]; set; set &= set - 1)
+			if (coefficient(d, a->sums[word * 32 + __ffs((int)set) - 1]) == 0)
+				a->touched[word] &= ~(set & (0u - set));
+	__syncthreads();
+	for (int word = threadIdx.x; threadIdx.x < 32 && word < WORDS; word += 32)
+		a->starts[word] = sum_before(__popc(a->touched[word]), total);
+	__syncthreads();
+}
+
+// The change of the coefficients of each chunk: the mean of the results, times the rate.
+KERNEL psyche_local_mean(averaging d) {
+	__shared__ averages a;
+	for (long long number = blockIdx.x; number < d.m.firsts[d.m.tensors]; number += gridDim.x) {
+		const long long tensor = tensor_of(&d.m, number), chunk = number - d.m.firsts[tensor];
+		const plan *p = &d.m.plans[tensor];
+		const sent *to = &d.means[tensor];
+		int total = 0;
+		for (int base = 0; base < p->column.n * p->row.n; base += BAND) {
+			for (int word = threadIdx.x; word < WORDS; word += THREADS)
+				a.touched[word] = 0;
+			for (long long first = 0; first < d.count; first += 32)
+				add_group(&d, tensor, chunk, first, base, &a);
+			number_words(&d, &a, &total);
+			for (int word = threadIdx.x; word < WORDS; word += THREADS) {
+				long long at = chunk * to->places + a.starts[word];
+				for (unsigned set = a.touched[word]; set; set &= set - 1, at++) {
+					const int index = word * 32 + __ffs((int)set) - 1;
+					((unsigned short *)to->indices)[at] = (unsigned short)(base + index);
+					((float *)to->values)[at] = coefficient(&d, a.sums[index]);
+				}
+			}
+		}
+		if (threadIdx.x == 0)
+			((unsigned short *)to->counts)[chunk] = (unsigned short)total;
 	}
 }

@@ -290,17 +290,19 @@ func (m *Model) decode(kernel string, results [][]codec.TensorResult, tensors []
 
 // upload adds results to a transfer, and returns the offset of their descriptors.
 func (m *Model) upload(t *transfer, results [][]codec.TensorResult) (offset int) {
-	const descriptor = int(unsafe.Sizeof(sentArguments{}))
-	offset = t.input(make([]byte, len(results)*len(m.layouts)*descriptor))
+	offset = t.input(make([]byte, len(results)*len(m.layouts)*descriptorSize))
 	position := offset
 	for _, result := range results {
 		for i, r := range result {
-			sent := sentArguments{places: int64(len(r.Indices) / m.layouts[i].Chunks())}
-			copy(t.image[position:], bytesOf([]sentArguments{sent}))
-			for field, content := range [][]byte{bytesOf(r.Counts), bytesOf(r.Indices), bytesOf(r.Values)} {
-				t.pointer(position+8*field, t.input(content))
+			contents := [][]byte{bytesOf(r.Counts), bytesOf(r.Indices), bytesOf(r.Values), bytesOf(r.Units)}
+			var parts []int
+			for _, content := range contents {
+				if len(content) > 0 {
+					parts = append(parts, t.input(content))
+				}
 			}
-			position += descriptor
+			t.describe(position, len(r.Indices)/m.layouts[i].Chunks(), parts...)
+			position += descriptorSize
 		}
 	}
 	return offset

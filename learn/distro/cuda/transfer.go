@@ -38,6 +38,18 @@ func (t *transfer) pointer(position, offset int) {
 	t.pointers = append(t.pointers, position)
 }
 
+// descriptorSize is the size of sentArguments.
+const descriptorSize = int(unsafe.Sizeof(sentArguments{}))
+
+// describe writes the descriptor of a result, with a number of places for each chunk, into the inputs.
+// parts are the offsets of the counts, indices, values and, in a result of levels, units.
+func (t *transfer) describe(position, places int, parts ...int) {
+	copy(t.image[position:], bytesOf([]sentArguments{{places: int64(places)}}))
+	for field, offset := range parts {
+		t.pointer(position+8*field, offset)
+	}
+}
+
 // addresses adds the addresses of tensors.
 func (t *transfer) addresses(tensors []Tensor) (offset int) {
 	list := make([]int64, len(tensors))
@@ -82,6 +94,6 @@ func (t *transfer) receive(to []byte, offset int) error {
 
 // bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, like the
 // devices.
-func bytesOf[T float32 | float64 | uint16 | int64 | planArguments | sentArguments | [32]byte](s []T) []byte {
+func bytesOf[T float32 | float64 | uint8 | uint16 | int64 | planArguments | sentArguments | [32]byte](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }

@@ -22,7 +22,8 @@
 	F(psyche_distro_digest, digesting) \
 	F(psyche_distro_gather, gathering) \
 	F(psyche_local_adamw, stepping) \
-	F(psyche_local_far, differing)
+	F(psyche_local_far, differing) \
+	F(psyche_local_mean, averaging)
 
 #define START(name, arguments) \
 	static void start_##name(const void *a) { name(*(const arguments *)a); }
