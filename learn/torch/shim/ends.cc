@@ -139,11 +139,9 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
       Tensor dxb = dx.narrow(0, i, n);
       at::mm_out(dxb, logits, w);
       if (!dw.defined()) {
-        dw = cast(at::mm(logits.t(), xb), weight.scalar_type());
-      } else if (dw.scalar_type() == x.scalar_type()) {
-        dw.addmm_(logits.t(), xb);
+        dw = product(logits.t(), xb, weight.scalar_type());
       } else {
-        dw.add_(at::mm(logits.t(), xb));
+        add_product_to(dw, logits.t(), xb);
       }
     }
     if (train) ctx->save_for_backward({dx, dw, weight});

@@ -13,8 +13,7 @@ bool plain(const Tensor &t) {
 constexpr int64_t kRows = 16;          // rows that one thread takes at a time
 constexpr int64_t kElements = 1 << 15; // elements that one thread takes at a time
 
-Tensor cast(const Tensor &t, at::ScalarType type) {
-  if (t.scalar_type() == type) return t;
+Tensor converted(const Tensor &t, at::ScalarType type) {
   bool down = t.scalar_type() == at::kFloat && type == at::kBFloat16, up = t.scalar_type() == at::kBFloat16 && type == at::kFloat;
   if (!on_cpu(t) || !t.is_contiguous() || !(down || up)) return t.to(type);
   Tensor out = at::empty(t.sizes(), t.options().dtype(type));
@@ -256,8 +255,7 @@ Tensor packed(const std::vector<Tensor> &weights, at::ScalarType type) {
   return out;
 }
 
-// sum += g, for an f32 sum and any type of g.
-static void accumulate(const Tensor &sum, const Tensor &g) {
+void accumulate(const Tensor &sum, const Tensor &g) {
   if (!(plain(sum) && plain(g) && sum.is_contiguous() && g.is_contiguous() && sum.scalar_type() == at::kFloat)) {
     sum.add_(g);
     return;
@@ -284,18 +282,13 @@ void add_product(const std::vector<Tensor> &weights, const Tensor &a, const Tens
   std::vector<Tensor> sums;
   for (const Tensor &w : weights) sums.push_back(w.grad());
   if (adjacent(sums)) {
-    Tensor sum = joined(sums);
-    if (b.scalar_type() == sum.scalar_type()) {
-      sum.addmm_(a.t(), b);
-    } else {
-      accumulate(sum, at::mm(a.t(), b));
-    }
+    add_product_to(joined(sums), a.t(), b);
     return;
   }
-  Tensor product = cast(at::mm(a.t(), b), weights[0].scalar_type());
+  Tensor all = product(a.t(), b, weights[0].scalar_type());
   int64_t row = 0;
   for (const Tensor &w : weights) {
-    add_gradient(w, weights.size() == 1 ? product : product.narrow(0, row, w.size(0)));
+    add_gradient(w, weights.size() == 1 ? all : all.narrow(0, row, w.size(0)));
     row += w.size(0);
   }
 }

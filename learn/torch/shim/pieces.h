@@ -5,6 +5,7 @@
 
 #include "kernels.h"
 #include "launches.h"
+#include "products.h"
 #include "shim.h"
 
 #include <ATen/Parallel.h>
@@ -30,8 +31,10 @@ template <class F> void with_elements(const Tensor &t, F &&f) {
   }
 }
 
-// Returns t converted to the element type; it is the same tensor if t has that type.
-Tensor cast(const Tensor &t, at::ScalarType type);
+// Returns a conversion of t to another element type.
+Tensor converted(const Tensor &t, at::ScalarType type);
+// sum += g, for any types.
+void accumulate(const Tensor &sum, const Tensor &g);
 
 // Refuses a weight that the loops over x would misread.
 void check_norm(const Tensor &weight, const Tensor &x);

@@ -114,8 +114,11 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestLaunches logs the launches of a forward and backward pass for each layer, and the bytes of the
-// pass. The pass must not wait.
+// Limits on the launches of a layer and of the ends, with an attention kernel.
+const mostOfLayer, mostOfEnds = 40, 20
+
+// TestLaunches counts the launches of a forward and backward pass for each layer, and logs the bytes of
+// the pass. The pass must not wait.
 func TestLaunches(t *testing.T) {
 	if !strict.Start(t) {
 		return
@@ -127,6 +130,9 @@ func TestLaunches(t *testing.T) {
 		layer := (three.Launches - one.Launches) / 2
 		t.Logf("%v: %d launches per layer, %d for the ends, %d waits, %d bytes up in %d copies, %d bytes down in %d copies, peak %d bytes", compute,
 			layer, one.Launches-layer, three.Waits, three.UpBytes, three.UpCopies, three.DownBytes, three.DownCopies, three.Peak[0])
+		if ofThree["attention"] > 0 && (layer > mostOfLayer || one.Launches-layer > mostOfEnds) {
+			t.Errorf("%v: want at most %d launches per layer and %d for the ends", compute, mostOfLayer, mostOfEnds)
+		}
 		if three.Waits != 0 || three.DownCopies != 0 {
 			t.Errorf("%v: %d waits and %d copies down, want 0", compute, three.Waits, three.DownCopies)
 		}
@@ -144,6 +150,12 @@ func pass(t *testing.T, layers int, compute torch.DType) (strict.Counts, map[str
 	ids, targets := text()
 	var counts strict.Counts
 	var operations map[string]int64
+	var weights []*torch.Tensor
+	for _, p := range m.Parameters() {
+		weights = append(weights, p.Tensor)
+	}
+	conversions := torch.KeepConversions(weights...)
+	defer conversions.Drop()
 	torchtest.Do(t, m.Engine(), true, func(s *torch.Scope) error {
 		for range 2 {
 			strict.Reset()
