@@ -178,29 +178,19 @@ type ApplyParams struct {
 // Without results the weights do not change. Apply checks every result before it changes any
 // weight.
 func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
-	if len(weights) != l.Elements() {
-		return fmt.Errorf("apply: %w: %d weights for %d elements", errInput, len(weights), l.Elements())
-	}
-	change, err := Mean(l, results, p)
-	if err != nil || len(results) == 0 {
-		return err
-	}
-	return k.AddBack(l, weights, change)
-}
-
-// Mean returns the coefficients of the change that Apply makes, which AddBack of DisTrO's kernels adds
-// to the weights. Without results it returns no coefficients.
-func Mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) (codec.TensorResult, error) {
-	if !(p.Reach >= 0) || !(p.Rate >= 0) || !finite([]float32{p.Reach, p.Rate}) {
-		return codec.TensorResult{}, fmt.Errorf("apply: %w: reach %v, rate %v", errInput, p.Reach, p.Rate)
+	if len(weights) != l.Elements() || !(p.Reach >= 0) || !(p.Rate >= 0) || !finite([]float32{p.Reach, p.Rate}) {
+		return fmt.Errorf("apply: %w: %d weights for %d elements, reach %v, rate %v", errInput, len(weights), l.Elements(), p.Reach, p.Rate)
 	}
 	for i, r := range results {
 		to := codec.TensorLayout{Chunks: l.Chunks(), ChunkSize: l.ChunkSize(), K: len(r.Indices) / l.Chunks()}
 		if err := to.CheckLevels(r, p.LevelBits); err != nil {
-			return codec.TensorResult{}, fmt.Errorf("apply: result %d: %w: %w", i, errInput, err)
+			return fmt.Errorf("apply: result %d: %w: %w", i, errInput, err)
 		}
 	}
-	return mean(l, results, p), nil
+	if len(results) == 0 {
+		return nil
+	}
+	return k.AddBack(l, weights, mean(l, results, p))
 }
 
 // mean returns the change of a tensor's coefficients.

@@ -35,6 +35,9 @@ type apart struct {
 	seen    uint64          // from.changes at the time when the copy was equal
 	kernels kernels         // nil: every change needs a refresh
 	kept    []*torch.Tensor // copy of the weights, see keep; nil before the first call
+	// conversions are the weights in the type of the computation. Code that changes weights through their
+	// address must call Changed.
+	conversions torch.Conversions
 }
 
 // newApart starts an engine of the device with a number of threads, and copies the model to it. The
@@ -51,7 +54,11 @@ func newApart(ctx context.Context, from *store, device torch.Device, threads int
 	if err != nil {
 		return nil, engine, err
 	}
-	return &apart{single: single{there}, from: from, seen: from.changes}, engine, nil
+	a := &apart{single: single{there}, from: from, seen: from.changes}
+	return a, engine, engine.Do(ctx, false, func(*torch.Scope) error {
+		a.conversions = torch.KeepConversions(place{from, a}.weights()...)
+		return nil
+	})
 }
 
 // addTo reads the gradients back.
@@ -108,6 +115,14 @@ func (a *apart) allocate(ctx context.Context) (tensors []*torch.Tensor, err erro
 		return nil
 	})
 	return tensors, err
+}
+
+// close frees what the engine does not free.
+func (a *apart) close() error {
+	return a.twin.Engine().Do(context.Background(), false, func(*torch.Scope) error {
+		a.conversions.Drop()
+		return nil
+	})
 }
 
 // free frees tensors that the device's engine keeps.

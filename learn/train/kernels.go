@@ -6,6 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/localsteps"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -18,6 +19,7 @@ type kernels interface {
 	Chunk(tensor cuda.Tensor, i, chunk int) ([]float32, error)
 	AddBack(delta []cuda.Tensor, r []codec.TensorResult) error
 	Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p distro.ApplyParams) error
+	ApplyLevels(results [][]codec.TensorResult, weights []cuda.Tensor, p localsteps.ApplyParams) error
 	AdamW(weights, grad, means, squares []cuda.Tensor, p cuda.AdamWParams) error
 	Far(before, after, momenta []cuda.Tensor, factor float32) error
 	Close() error

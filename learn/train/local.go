@@ -89,6 +89,7 @@ func (e *localExchange) far(s *torch.Scope, at place) (vectors, error) {
 		return vectors{here: weights}, e.residual.far(e.replica.kept, weights)
 	}
 	weights := detached(at.weights())
+	defer at.on.conversions.Changed()
 	return vectors{there: weights, scope: s}, e.residual.farThere(at.on, weights)
 }
 
@@ -102,7 +103,10 @@ func (e *localExchange) moveByOwn(at place, step uint32, factor float32) error {
 	if err == nil && found {
 		at.changed()
 		if at.on != nil {
-			err = at.on.kernels.AddBack(addresses(at.weights()), change)
+			err = at.engine().Do(context.Background(), false, func(*torch.Scope) error {
+				defer at.on.conversions.Changed()
+				return at.on.kernels.AddBack(addresses(at.weights()), change)
+			})
 		} else {
 			here := buffers{kernel: e.residual.kernel, layouts: e.residual.layouts, now: e.replica.weights()}
 			err = here.addBack(change)
@@ -129,12 +133,8 @@ func (e *localExchange) move(ctx context.Context, step uint32, results [][]codec
 		e.replica.changed()
 		return here(e.replica.weights())
 	}
-	change, err := e.residual.change(results, lr)
-	if err != nil {
-		return err
-	}
 	failure, err := e.replica.moveThere(ctx, !empty(results) && e.moves.next(), func(a *apart) error {
-		return a.kernels.AddBack(addresses(place{e.replica.store, a}.weights()), change)
+		return a.kernels.ApplyLevels(results, addresses(place{e.replica.store, a}.weights()), e.residual.applyParams(lr))
 	}, here)
 	if failure != nil {
 		err = e.leaveDevices(failure)

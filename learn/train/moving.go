@@ -30,7 +30,10 @@ func (r *replica) moveThere(ctx context.Context, compares bool, there func(a *ap
 	var group errgroup.Group
 	for _, a := range devices {
 		group.Go(func() error {
-			return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error { return there(a) })
+			return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
+				defer a.conversions.Changed()
+				return there(a)
+			})
 		})
 	}
 	failure = group.Wait()

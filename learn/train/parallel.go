@@ -105,6 +105,9 @@ func (p *parallel) makeSums(ctx context.Context) error {
 // close closes the kernels and the engines, with everything on them.
 func (p *parallel) close() error {
 	errs := []error{p.closeKernels()}
+	for _, a := range p.apart() {
+		errs = append(errs, a.close())
+	}
 	for _, engine := range p.engines {
 		errs = append(errs, engine.Close())
 	}

@@ -133,9 +133,9 @@ func equalOpenings(a, b audit.Opening) bool {
 // means and the residual, if a device computes other bits or fails while the CPU has the weights too.
 func TestWrongKernelsOfLocalStepsAreLeft(t *testing.T) {
 	for name, fault := range map[string]func(m *tested){
-		"add":       func(m *tested) { m.wrong = "AddBack" },
-		"add fails": func(m *tested) { m.failOnce = "AddBack" },
-		"encode":    func(m *tested) { m.wrong = "Encode" },
+		"apply":       func(m *tested) { m.wrong = "ApplyLevels" },
+		"apply fails": func(m *tested) { m.failOnce = "ApplyLevels" },
+		"encode":      func(m *tested) { m.wrong = "Encode" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachInner(t, func(t *testing.T, inner func(*Options)) {
@@ -183,7 +183,7 @@ func TestLostWeightsOfLocalSteps(t *testing.T) {
 	}
 	step++
 	payloads := results(t, step, here)
-	(*opened)[0].fail = "AddBack"
+	(*opened)[0].fail = "ApplyLevels"
 	if err := there.Apply(t.Context(), step, payloads, false); !errors.Is(err, errLost) || !errors.Is(err, errTested) {
 		t.Fatalf("error = %v", err)
 	}

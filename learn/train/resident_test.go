@@ -111,6 +111,15 @@ func (k processorKernels) AdamW(weights, grad, means, squares []cuda.Tensor, p c
 	return errors.Join(err, engine.Close())
 }
 
+func (k processorKernels) ApplyLevels(results [][]codec.TensorResult, weights []cuda.Tensor, p localsteps.ApplyParams) error {
+	for i, w := range slicesOf(weights) {
+		if err := localsteps.Apply(k.kernel, k.layouts[i], ofTensor(results, i), w, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (k processorKernels) Far(before, after, momenta []cuda.Tensor, factor float32) error {
 	for i, w := range slicesOf(after) {
 		var u []float32
@@ -167,18 +176,12 @@ func (m *tested) Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p 
 	return err
 }
 
-func (m *tested) AddBack(delta []cuda.Tensor, r []codec.TensorResult) error {
-	if m.wrong == "AddBack" {
-		r = slices.Clone(r)
-		for i := range r {
-			r[i].Values = slices.Clone(r[i].Values)
-			for j := range r[i].Values {
-				r[i].Values[j] *= 2
-			}
-		}
+func (m *tested) ApplyLevels(results [][]codec.TensorResult, weights []cuda.Tensor, p localsteps.ApplyParams) error {
+	if m.wrong == "ApplyLevels" {
+		p.Rate *= 2
 	}
-	err := m.kernels.AddBack(delta, r)
-	if m.fail == "AddBack" || m.failOnce == "AddBack" {
+	err := m.kernels.ApplyLevels(results, weights, p)
+	if m.fail == "ApplyLevels" || m.failOnce == "ApplyLevels" {
 		m.failOnce = ""
 		return errTested
 	}

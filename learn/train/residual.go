@@ -249,16 +249,6 @@ func (r *residual) apply(tensor int, results [][]codec.TensorResult, weights []f
 	return localsteps.Apply(r.kernel, r.layouts[tensor], ofTensor(results, tensor), weights, r.applyParams(lr))
 }
 
-// change returns the change of the weights by the results of a round with a learning rate.
-func (r *residual) change(results [][]codec.TensorResult, lr float32) ([]codec.TensorResult, error) {
-	change := make([]codec.TensorResult, len(r.layouts))
-	err := r.eachTensor(func(i int) (err error) {
-		change[i], err = localsteps.Mean(r.layouts[i], ofTensor(results, i), r.applyParams(lr))
-		return err
-	})
-	return change, err
-}
-
 func (r *residual) applyParams(lr float32) localsteps.ApplyParams {
 	return localsteps.ApplyParams{Reach: r.reach(lr), LevelBits: int(r.config.ValueBits), Rate: float32(r.config.OuterLR)}
 }

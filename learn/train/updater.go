@@ -98,6 +98,7 @@ func (u *updater) update(ctx context.Context, s *torch.Scope, rate float32, grad
 
 // adamWThere moves the weights that Muon does not move by one step of AdamW, with the device's kernels.
 func (u *updater) adamWThere(weights, gradients []*torch.Tensor, rate float32, scale float64) error {
+	defer u.place.on.conversions.Changed()
 	c := u.constants
 	return u.place.on.kernels.AdamW(addresses(weights), addresses(gradients), addresses(u.moments[0].tensors), addresses(u.moments[1].tensors),
 		cuda.AdamWParams{
