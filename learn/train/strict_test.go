@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/core/audit"
@@ -121,5 +122,56 @@ func trainOnStrict(t *testing.T, members []*Trainer, audits bool) {
 		if _, err := member.Recompute(t.Context(), x, toyBatch(start, start+3)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestStrictRoundStaysOnTheDevice limits the bytes that a round moves between the CPU and a device, for
+// training, openings and applying: 8 bytes for each coefficient, and 64 KiB, for each time that a result
+// moves.
+func TestStrictRoundStaysOnTheDevice(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	for _, test := range []struct {
+		name   string
+		create func(change ...func(o *Options)) *Trainer
+		topK   int64
+		moves  int64 // down, and up for applying; local steps also return the part that is not sent
+	}{
+		{"distro", func(change ...func(o *Options)) *Trainer { return newTestTrainer(t, change...) }, 8, 2},
+		{"local", func(change ...func(o *Options)) *Trainer { return newLocalTrainer(t, change...) }, 16, 3},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			shape := func(o *Options) { // a layer of a model with 162 M parameters, divided by 12
+				o.Model = snapshotOf(t, strings.NewReplacer(`"num_hidden_layers":2`, `"num_hidden_layers":1`, `"hidden_size":32`, `"hidden_size":64`,
+					`"intermediate_size":64`, `"intermediate_size":172`).Replace(toyConfig))
+			}
+			trainer := test.create(shape, auditedRun, onStrict(t, 1))
+			chunks := int64(trainer.Shapes().Chunks())
+			round := func(step uint32) {
+				payloads := results(t, step, trainer)
+				if _, err := trainer.Open(step, []uint32{0, 1, 2}); err != nil {
+					t.Fatal(err)
+				}
+				apply(t, step, payloads, trainer)
+			}
+			for step := uint32(1); step <= firstCompared+1; step++ {
+				round(step)
+			}
+			kernels := trainer.parallel.home().kernels.(*opened).device
+			before := kernels.Traffic()
+			strict.Reset()
+			round(firstCompared + 2)
+			after, counts := kernels.Traffic(), strict.Read()
+			bytes := after.Up - before.Up + after.Down - before.Down + counts.UpBytes + counts.DownBytes
+			t.Logf("%d chunks, %d parameters: %d bytes (libtorch %d up, %d down), %d launches of our kernels, %d of libtorch's, %d waits",
+				chunks, trainer.Elements(), bytes, counts.UpBytes, counts.DownBytes, after.Launches-before.Launches, counts.Launches, counts.Waits)
+			if limit := test.moves * (8*test.topK*chunks + 64<<10); bytes > limit {
+				t.Errorf("%d bytes, want at most %d", bytes, limit)
+			}
+			if all := counts.UpBytes + counts.DownBytes; all > 4<<10 {
+				t.Errorf("libtorch copied %d bytes, want only tokens and losses", all)
+			}
+		})
 	}
 }
