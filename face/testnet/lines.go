@@ -13,8 +13,9 @@ import (
 
 // Lines is a display with one line per change of phase, for logs and pipes.
 type Lines struct {
-	mu  sync.Mutex
-	out io.Writer
+	mu      sync.Mutex
+	out     io.Writer
+	heldOut uint32 // step of the checkpoint whose held-out loss was written last
 }
 
 // NewLines returns a display that writes to out.
@@ -29,6 +30,10 @@ func (l *Lines) Update(p Progress) {
 	}
 	if !p.Changed {
 		return
+	}
+	if held := p.State.HeldOut; held != nil && held.Step > l.heldOut && p.State.RunState != coordinator.Cooldown.String() { // members claim it during Cooldown
+		l.heldOut = held.Step
+		fmt.Fprintf(l.out, "epoch %d  %s\n", p.State.Epoch, held)
 	}
 	var witnesses []string
 	members, sent := 0, uint64(0)

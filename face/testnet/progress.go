@@ -281,6 +281,7 @@ func (t *tracker) addState(at time.Time, state event.State) (changed bool) {
 	if order > 0 || t.phaseTime.IsZero() {
 		t.phaseTime = at
 	}
+	state.HeldOut = cmp.Or(state.HeldOut, t.state.HeldOut) // an epoch begins without claims
 	t.state, t.stateTime = state, at
 	return order > 0
 }

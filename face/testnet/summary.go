@@ -55,7 +55,8 @@ type Summary struct {
 	LossLast                         float64         `json:"loss_last"`
 	HeldOutLossFirst                 float64         `json:"heldout_loss_first,omitempty"` // of the starting model; omitted without held-out tokens
 	HeldOutLossLast                  float64         `json:"heldout_loss_last,omitempty"`
-	HeldOutSample                    string          `json:"heldout_sample,omitempty"` // name of the held-out sequences
+	HeldOutSample                    string          `json:"heldout_sample,omitempty"`  // name of the held-out sequences
+	HeldOutClaimed                   *event.HeldOut  `json:"heldout_claimed,omitempty"` // the clients' newest claims; nil: none
 	Clients                          []ClientSummary `json:"clients"`
 	WireBytesPerClientRound          uint64          `json:"wire_bytes_per_client_round"`    // sent to peers, everything except model sync
 	PayloadBytesPerClientRound       uint64          `json:"payload_bytes_per_client_round"` // size of one compressed result
@@ -229,7 +230,7 @@ func (n *network) measure(ctx context.Context, s *Summary) error {
 func (t *tracker) summary() Summary {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Summary{TotalRounds: t.totalSteps}
+	s := Summary{TotalRounds: t.totalSteps, HeldOutClaimed: t.state.HeldOut}
 	losses := t.losses()
 	if len(losses) > 0 {
 		s.LossFirst, s.LossLast = losses[0].Loss, losses[len(losses)-1].Loss
@@ -353,6 +354,9 @@ func (s Summary) Print(w io.Writer) {
 	fmt.Fprintf(w, "  training loss      %.3f → %.3f nats per token\n", s.LossFirst, s.LossLast)
 	if s.HeldOutLossLast > 0 {
 		fmt.Fprintf(w, "  held-out loss      %.3f → %.3f (%.0f %% of the first), in %s\n", s.HeldOutLossFirst, s.HeldOutLossLast, 100*s.HeldOutLossLast/s.HeldOutLossFirst, s.HeldOutSample)
+	}
+	if claims := s.HeldOutClaimed.String(); claims != "" {
+		fmt.Fprintf(w, "  held-out claims    %s\n", strings.TrimPrefix(claims, "claimed held-out loss "))
 	}
 	fmt.Fprintf(w, "  sent per client and round   %s (a result is %s)", diskspace.Format(s.WireBytesPerClientRound), diskspace.Format(s.PayloadBytesPerClientRound))
 	if s.FP32AllReduceBytesPerClientRound > 0 {

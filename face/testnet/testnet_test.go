@@ -189,6 +189,24 @@ func TestTrackerKeepsTheNewestState(t *testing.T) {
 	}
 }
 
+// TestSummaryHasHeldOutClaims checks that the summary has the newest claims about the held-out loss, although the
+// newest state has none, and that it prints them.
+func TestSummaryHasHeldOutClaims(t *testing.T) {
+	tracker := newTracker(testIDs(), testRun())
+	id := testIDs()[0].String()
+	claims := &event.HeldOut{Step: 2, Digest: "ab", Loss: event.Claims{Count: 3, Median: 2.5, Spread: 0.25}}
+	tracker.add(id, at(5, event.State{RunState: "Cooldown", Step: 3, HeldOut: claims}))
+	tracker.add(id, at(6, event.State{RunState: "WaitingForMembers", Step: 3, Epoch: 1}))
+	s := tracker.summary()
+	if s.HeldOutClaimed != claims {
+		t.Fatalf("claims: %+v, want %+v", s.HeldOutClaimed, claims)
+	}
+	var out strings.Builder
+	if s.Print(&out); !strings.Contains(out.String(), "\n  held-out claims    2.500 ± 0.250: step 2, 3 members\n") {
+		t.Errorf("no claims in\n%s", &out)
+	}
+}
+
 func TestFaultScriptStrikesOnce(t *testing.T) {
 	script := newFaultScript(Faults{KillAtStep: 3, KillServerAtStep: 5})
 	train := func(step uint32) blow { return script.due(event.State{RunState: "RoundTrain", Step: step}) }

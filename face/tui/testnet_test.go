@@ -63,6 +63,7 @@ func troubled() *Testnet {
 	c[5].Down, c[5].Dropped, c[5].Restarts = true, true, 3
 	c[6].Uncounted = true
 	p.State.Members = localIDs[:4]
+	p.State.HeldOut = &event.HeldOut{Step: 32, Loss: event.Claims{Count: 3, Median: 2.468, Spread: 0.01}}
 	p.Trials, p.Ejected = trials.Open[:2], ejected[2:]
 	p.Notes = []string{"client-6 killed in round 12", "client-6 restarted", "client-3 killed", "client-3 restarted", "client-5 is ejected until epoch 5: a jury found it \x1b[31mguilty; guilty: client-1, client-2, client-3; 10.4 s and 9 rounds after its first false result", "client-6 killed"}
 	d.Update(p)

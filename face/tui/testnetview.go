@@ -47,13 +47,17 @@ func filling(p testnet.Progress, width int) string {
 	return quorum(p.State, each)
 }
 
-// speed shows the loss and the speed of the run.
+// speed shows the loss and the speed of the run, and the claims about the held-out loss.
 func speed(p testnet.Progress) string {
 	loss := "no loss yet"
 	if newest := p.Newest(); newest.Step > 0 {
 		loss = fmt.Sprintf("loss %.3f", newest.Loss)
 	}
-	return fmt.Sprintf("%s  %.0f tokens/s  %d tokens", loss, p.TokensRate, p.Tokens)
+	held := p.State.HeldOut.String()
+	if held != "" {
+		held = "  " + printable(held)
+	}
+	return fmt.Sprintf("%s  %.0f tokens/s%s  %d tokens", loss, p.TokensRate, held, p.Tokens)
 }
 
 // points are the losses that can be drawn.
