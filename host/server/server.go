@@ -269,7 +269,7 @@ type server struct {
 	unproven  *admission.Limiter // connections before their hello
 	strangers *admission.Limiter // unknown keys that may want to take part
 	onlookers *admission.Limiter
-	actions   *admission.KeyLimits
+	actions   *admission.KeyLimits[identity.ID]
 	egress    *admission.Budget // bytes of journals and models
 	observers keySlots
 	catching  catching
@@ -306,7 +306,7 @@ func newServer(o Options) (*server, error) {
 		options: o, key: key, tls: config, logger: o.Logger,
 		unproven: admission.NewLimiter(), strangers: admission.NewLastingLimiter(o.MaxStrangers),
 		onlookers: admission.NewLastingLimiter(o.MaxStrangers),
-		actions:   admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
+		actions:   admission.NewKeyLimits[identity.ID](o.ActionsPerSecond, burst(o.ActionsPerSecond)),
 		egress:    admission.NewReservedBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond)), othersShare),
 		catching:  newCatching(),
 		noise:     rate.NewLimiter(10, 100), runs: make(map[string]*host),

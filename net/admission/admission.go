@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/psyche-go/psyche/base/identity"
 )
 
 // Limits for unknown clients.
@@ -188,24 +186,25 @@ func network(remote net.Addr, bits6 int) netip.Prefix {
 	return prefix
 }
 
-// KeyLimits limits the rate of actions of each key, across all its connections.
-type KeyLimits struct {
+// KeyLimits limits the rate of actions of each key, across all its connections. A key is a client's key, or the
+// network of an address.
+type KeyLimits[K comparable] struct {
 	perSecond rate.Limit
 	burst     int
 
 	mu      sync.Mutex
-	buckets map[identity.ID]*rate.Limiter
+	buckets map[K]*rate.Limiter
 }
 
 // NewKeyLimits returns limits of perSecond actions a second in the long term, and of bursts of
 // burst actions.
-func NewKeyLimits(perSecond float64, burst int) *KeyLimits {
-	return &KeyLimits{perSecond: rate.Limit(perSecond), burst: burst, buckets: make(map[identity.ID]*rate.Limiter)}
+func NewKeyLimits[K comparable](perSecond float64, burst int) *KeyLimits[K] {
+	return &KeyLimits[K]{perSecond: rate.Limit(perSecond), burst: burst, buckets: make(map[K]*rate.Limiter)}
 }
 
 // Of returns the limiter of a key. It forgets keys without recent actions, because their limiters
 // would be as full as new ones.
-func (k *KeyLimits) Of(id identity.ID) *rate.Limiter {
+func (k *KeyLimits[K]) Of(id K) *rate.Limiter {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	bucket := k.buckets[id]

@@ -110,7 +110,7 @@ func TestLastingLimiterIsFair(t *testing.T) {
 // TestKeyBucketsAreBounded checks that the buckets of keys that no longer act are removed.
 func TestKeyBucketsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := NewKeyLimits(1, 2)
+		k := NewKeyLimits[identity.ID](1, 2)
 		id := func(n int) identity.ID { return identity.ID{byte(n), byte(n >> 8), byte(n >> 16)} }
 		for n := range maxKeys {
 			k.Of(id(n)).Allow()

@@ -81,7 +81,7 @@ type Server struct {
 	logger   *slog.Logger
 	metrics  *metrics
 	unproven *admission.Limiter
-	limits   *admission.KeyLimits
+	limits   *admission.KeyLimits[identity.ID]
 	noise    *rate.Limiter // limits log lines that clients can cause
 	reads    chan struct{} // contains a value for each read of the source
 	audits   chan struct{} // contains a value for each read for an audit
@@ -121,7 +121,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options: o, tls: config, logger: o.Logger.With("run", o.RunID),
 		unproven: admission.NewLimiter(),
-		limits:   admission.NewKeyLimits(o.RequestsPerSecond, max(1, int(10*o.RequestsPerSecond))),
+		limits:   admission.NewKeyLimits[identity.ID](o.RequestsPerSecond, max(1, int(10*o.RequestsPerSecond))),
 		noise:    rate.NewLimiter(10, 100), reads: make(chan struct{}, maxReads), audits: make(chan struct{}, maxAudits),
 		run: newRun(), wake: make(chan struct{}, 1), live: make(map[identity.ID]*connection),
 	}
