@@ -134,7 +134,7 @@ func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 
 func (s *Server) described() any {
 	return map[string]any{
-		"id": s.model.Name, "object": "model", "created": s.started.Unix(), "owned_by": "psyche", "max_model_len": s.model.Context,
+		"id": s.model.Name, "object": "model", "created": s.started.Unix(), "owned_by": "psyche", "max_model_len": s.model.Context, "chats": s.model.Template != nil,
 	}
 }
 
