@@ -33,7 +33,8 @@ type hostText struct {
 	PublicAddr string `placeholder:"HOST" help:"Name or address at which other machines reach this machine. Default: an address of this machine. 127.0.0.1 limits the run to this machine." group:"Connections:"`
 	InstallURL string `name:"install-url" env:"PSYCHE_RELEASES" placeholder:"URL" help:"Folder with the install.sh of a release, for friends without psyche-client. The command then prints the line that installs it. Default: none." group:"Connections:"`
 	MinClient  string `name:"min-client-version" placeholder:"VERSION" help:"Oldest version of psyche-client that may take part, such as 0.2.0. Older clients end, and name the version that they need. Default: all versions." group:"Connections:"`
-	Port       uint16 `default:"0" placeholder:"PORT" help:"First of four consecutive ports: for the run, the page (on this machine only), the data, and this machine's results. 0 means 39405, or a later port if these are in use (${default})." group:"Connections:"`
+	Chat       string `enum:"auto,on,off" default:"auto" placeholder:"auto|on|off" help:"A chat on the page of the finished run. The model stays in the memory of this machine until Ctrl-C. auto means on, but off with --open: the pages of open runs are often public (${default})." group:"Connections:"`
+	Port       uint16 `default:"0" placeholder:"PORT" help:"First of five consecutive ports: for the run, the page, the data, this machine's results, and the chat. The page and the chat are on this machine only. 0 means 39405, or a later port if these are in use (${default})." group:"Connections:"`
 
 	Dir         string `type:"path" placeholder:"DIR" help:"Folder for the files of the run. Default: psyche/hosted/NAME in XDG_STATE_HOME or in ~/.local/state." group:"Files and programs:"`
 	PrepareOnly bool   `help:"Write the files of the run, but start nothing." group:"Files and programs:"`
@@ -78,6 +79,7 @@ func (c *hostText) Run(ctx context.Context, to console) error {
 	err = hosting.Run(ctx, hosting.Options{
 		Texts: c.Texts, Dir: c.Dir, Name: c.Name, Friends: c.Friends, Link: link, Hours: c.Hours, Open: c.Open,
 		Model: c.Model, Tokenizer: c.Tokenizer, Authority: c.MainAuthority, PublicAddr: c.PublicAddr, InstallURL: c.InstallURL, MinClient: c.MinClient, Port: c.Port,
+		Chat:        c.Chat == "on" || c.Chat == "auto" && !c.Open,
 		PrepareOnly: c.PrepareOnly, Again: c.Again, Server: self, Client: client, Caller: caller(ctx, to),
 	})
 	switch {

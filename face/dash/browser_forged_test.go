@@ -250,7 +250,7 @@ var rules = map[string]rule{
 	"status": fromLog, "model": fromLog, "sequence_tokens": fromLog, "history": fromLog, "locations": fromLog, "costs": fromLog,
 	"log": compared, "status.state_hash": compared,
 	"source": asHost, "problem": asHost, "reading": asHost, "reported": asHost,
-	"join": asHost, "join_note": asHost, "join_install": asHost, "join_link": asHost, "join_needs": asHost, "use_link": asHost,
+	"join": asHost, "join_note": asHost, "join_install": asHost, "join_link": asHost, "join_needs": asHost, "use_link": asHost, "talk": asHost, "samples": asHost,
 }
 
 func ruleOf(path []string) (rule, bool) {

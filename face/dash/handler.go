@@ -72,6 +72,7 @@ func New(runs func() []Run, verifier *Verifier) *Page {
 	p.mux.HandleFunc("GET /api/run", p.serveRun)
 	p.mux.HandleFunc("GET /api/log", p.serveLog)
 	p.mux.HandleFunc("GET /api/qr", p.serveQR)
+	p.mux.HandleFunc("POST /api/talk", p.serveTalk)
 	p.mux.Handle("GET /api/openapi.json", served("openapi.json"))
 	p.mux.HandleFunc("GET /{$}", p.serveIndex)
 	p.mux.HandleFunc("GET /icon.svg", servedIcon())
@@ -231,6 +232,20 @@ func (p *Page) serveLog(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(page)
+}
+
+// serveTalk answers a reader's question to the model of a finished run.
+func (p *Page) serveTalk(w http.ResponseWriter, r *http.Request) {
+	run, ok := p.find(w, r)
+	if !ok {
+		return
+	}
+	state, _ := run.state()
+	if run.Talk == nil || state == nil || state.RunState != coordinator.Finished {
+		http.Error(w, "this page has no chat with the model of this run", http.StatusNotFound)
+		return
+	}
+	run.Talk.ServeAnswer(w, r, state.RunID)
 }
 
 // reply sends the result of describe, or a cached result.

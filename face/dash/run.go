@@ -1,6 +1,7 @@
 package dash
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -11,7 +12,9 @@ import (
 	"github.com/psyche-go/psyche/face/dash/follow"
 	"github.com/psyche-go/psyche/face/dash/history"
 	"github.com/psyche-go/psyche/face/dash/reported"
+	"github.com/psyche-go/psyche/face/dash/samples"
 	"github.com/psyche-go/psyche/face/dash/shown"
+	"github.com/psyche-go/psyche/face/dash/talk"
 	"github.com/psyche-go/psyche/host/server/status"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/invite"
@@ -34,6 +37,8 @@ type Run struct {
 	State    func() *coordinator.State
 	Reported *reported.Board // members' reports; may be nil
 	Join     Join
+	Talk     *talk.Model   // model for the chat after the run; may be nil
+	Samples  *samples.File // texts of the run's models; may be nil
 }
 
 // Join describes how to join a run. The zero value means unknown.
@@ -64,6 +69,9 @@ type shownRun struct {
 	Link     bool            `json:"join_link"`              // the command contains a link, for which there is a QR code
 	Use      string          `json:"use_link,omitempty"`     // of a finished run: link with which programs get its model
 	Needs    *required.Bytes `json:"join_needs,omitempty"`
+
+	Talk    *talk.Offer      `json:"talk,omitempty"`    // of a finished run: the page's chat with its model
+	Samples *samples.Samples `json:"samples,omitempty"` // texts that the host reports
 }
 
 // state returns the newest state of a run, or nil.
@@ -99,12 +107,27 @@ func (r *Run) show(last uint32) shownRun {
 		if state.RunState == coordinator.Finished && word.MatchString(state.RunID) {
 			told.Use = r.link(state, view.Run)
 		}
+		told.Talk, told.Samples = r.product(state)
 	}
 	if r.Reported != nil {
 		reports := r.Reported.Show(maxPoints)
 		told.Reported = &reports
 	}
 	return told
+}
+
+// product returns the chat with the model of a finished run, and its samples.
+func (r *Run) product(s *coordinator.State) (offer *talk.Offer, texts *samples.Samples) {
+	if s.RunState != coordinator.Finished {
+		return nil, nil
+	}
+	if r.Talk != nil {
+		offer = r.Talk.Offer(context.Background(), s.RunID)
+	}
+	if r.Samples != nil {
+		texts = r.Samples.Of(s.RunID)
+	}
+	return offer, texts
 }
 
 // needs returns the resources that a member's machine needs, or nil if they are unknown or the run

@@ -21,7 +21,7 @@ import (
 // modules are the page's scripts that import each other, each after its imports.
 var modules = []string{
 	"parts.js", "axes.js", "picture.js", "charts.js", "check.js", "named.js", "verify.js", "other.js", "learning.js", "progress.js", "people.js", "story.js",
-	"trust.js", "invite.js", "ending.js", "hero.js", "members.js", "events.js", "details.js", "app.js",
+	"trust.js", "invite.js", "talk.js", "ending.js", "hero.js", "members.js", "events.js", "details.js", "app.js",
 }
 
 // MaxSavedLog is the maximum size of a log in a saved page, in bytes: a browser has all of it in

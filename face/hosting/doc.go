@@ -10,4 +10,5 @@
 //	DIR/state.toml, DIR/data.toml
 //	DIR/server      key, journal and log of the server
 //	DIR/client      key, checkpoints and log of the host's own client
+//	DIR/samples.json  after the run: texts of the first and of the last model
 package hosting

@@ -48,7 +48,8 @@ type Options struct {
 	PublicAddr string // name or address for other machines; empty: the result of OwnAddress
 	InstallURL string // folder with install.sh, for friends without the client; empty: none
 	MinClient  string // oldest version of clients that may take part; empty: all versions
-	Port       uint16 // first of four; 0: 39405, or a later port
+	Port       uint16 // first of five; 0: 39405, or a later port
+	Chat       bool   // after the run, the page has a chat with the model
 
 	PrepareOnly bool // start nothing
 	Again       bool // move an earlier run's folder away and begin again
@@ -97,7 +98,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	h := &host{Options: o}
+	h := &host{Options: o, key: newKey()}
 	h.printf("Run %s in %s\n", o.Name, o.Dir)
 	if err := h.prepare(ctx); err != nil {
 		return err
@@ -114,6 +115,7 @@ type host struct {
 	Options
 	record
 	now wanted // settings of this call
+	key string // API key of the chat
 }
 
 func (h *host) printf(format string, args ...any) { _, _ = fmt.Fprintf(h.Out, format, args...) }

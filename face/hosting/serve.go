@@ -25,13 +25,14 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// The ports of a hosted run follow each other: of the run, the page, the data server, and the host's
-// own client.
+// The ports of a hosted run follow each other: of the run, the page, the data server, the host's own client, and
+// the model for the page's chat.
 const (
 	pagePort   = 1
 	dataPort   = 2
 	clientPort = 3
-	allPorts   = 4
+	chatPort   = 4
+	allPorts   = 5
 
 	defaultPort = 39405
 	lastPort    = 39495
@@ -108,12 +109,12 @@ func (h *host) serve(ctx context.Context) error {
 	if err := running.AwaitPort(ctx, address); err != nil {
 		return quiet(ctx, err)
 	}
-	link, over, err := h.link(ctx, address)
+	link, state, err := h.link(ctx, address)
 	if err != nil {
 		return quiet(ctx, err)
 	}
 	h.printf("The page: http://%s\n", h.address(recipe.Loopback, pagePort))
-	if !over {
+	if !over(state) {
 		h.invite(link)
 	}
 	own := link
@@ -125,10 +126,7 @@ func (h *host) serve(ctx context.Context) error {
 	select {
 	case err = <-finished:
 		if err == nil && ctx.Err() == nil { // the run is finished; the page stays
-			select {
-			case <-ctx.Done():
-			case <-running.Ended():
-			}
+			h.afterwards(ctx, own, running)
 		}
 	case <-ctx.Done():
 		h.printf("Stopping: the client leaves the run; %s.\n", h.sameCommand())
@@ -142,6 +140,27 @@ func (h *host) serve(ctx context.Context) error {
 	}
 	return err
 }
+
+// afterwards offers the model of a finished run until ctx or the server ends.
+func (h *host) afterwards(ctx context.Context, link invite.Link, server *child.Process) {
+	ctx, cancel := context.WithCancel(ctx)
+	offered := make(chan struct{})
+	defer func() { cancel(); <-offered }()
+	go func() {
+		defer close(offered)
+		_, state, err := h.link(ctx, h.address(recipe.Loopback, 0))
+		if err == nil && over(state) && state.Model.Checkpoint.FromPeers() {
+			h.product(ctx, link, state.Model.Checkpoint.Step)
+		}
+	}()
+	select {
+	case <-ctx.Done():
+	case <-server.Ended():
+	}
+}
+
+// over reports whether a run is finished.
+func over(s *coordinator.State) bool { return s != nil && s.RunState == coordinator.Finished }
 
 // quiet returns nil if the user ended the command.
 func quiet(ctx context.Context, err error) error {
@@ -173,6 +192,10 @@ func (h *host) serverArguments() []string {
 		"--server-addr", listen, "--server-port", strconv.Itoa(int(h.FirstPort)), "--public-addr", h.address(h.Host, 0),
 		"--http-addr", h.address(recipe.Loopback, pagePort), "--member-events", h.path("client", "events.jsonl"), "--log", "console",
 		"--member-checkpoints", filepath.Join(exactly(h.path("client", "psyche", "runs")), "*"),
+		"--samples", h.path(samplesFile),
+	}
+	if h.Chat {
+		args = append(args, "--chat-addr", h.address(recipe.Loopback, chatPort))
 	}
 	if !h.begun() {
 		args = append(args, "--state", h.path(stateFile))
@@ -205,30 +228,30 @@ func exactly(path string) string {
 }
 
 func (h *host) serverProcess() *child.Process {
-	return &child.Process{Name: "the server", Program: h.Server, Args: h.serverArguments(), Log: h.path("server", "server.log"), OwnGroup: true}
+	return &child.Process{Name: "the server", Program: h.Server, Args: h.serverArguments(), Env: []string{chatKey + "=" + h.key}, Log: h.path("server", "server.log"), OwnGroup: true}
 }
 
-// link returns the invite link of the run, and reports whether the run is over.
-func (h *host) link(ctx context.Context, address string) (link invite.Link, over bool, err error) {
+// link returns the invite link of the run, and its state; the state is nil if ctx ends.
+func (h *host) link(ctx context.Context, address string) (link invite.Link, state *coordinator.State, err error) {
 	hostKey, err := server.HostKey(h.path("server"), rand.Reader)
 	if err != nil {
-		return link, false, err
+		return link, nil, err
 	}
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {
-		return link, false, err
+		return link, nil, err
 	}
 	client, err := tcp.Dial(ctx, tcp.Options{Addr: address, RunID: h.Name, Key: key, Observe: true, ServerKey: hostKey.ID(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return link, false, err
+		return link, nil, err
 	}
 	select {
 	case update := <-client.Updates():
-		over = update.State != nil && update.State.RunState == coordinator.Finished
+		state = update.State
 	case <-ctx.Done():
 	}
 	link = invite.Link{Host: h.Host, Port: h.FirstPort, RunID: h.Name, Key: client.Host(), Run: client.Run()}
-	return link, over, errors.Join(client.Close(), link.Check())
+	return link, state, errors.Join(client.Close(), link.Check())
 }
 
 // invite prints how friends can join.
@@ -305,6 +328,9 @@ func (h *host) takePart(ctx context.Context, link invite.Link, begun bool) error
 	}
 }
 
+// clientEnv is the environment of the client's programs: its key and its checkpoints are in the run's folder.
+func (h *host) clientEnv() []string { return []string{"XDG_STATE_HOME=" + h.path("client")} }
+
 // clientProcess describes the host's client. Its key and checkpoints are in the run's folder, so that the
 // user can take part with the usual key too.
 func (h *host) clientProcess(link invite.Link) *child.Process {
@@ -320,7 +346,7 @@ func (h *host) clientProcess(link invite.Link) *child.Process {
 		args = append(args, "--held-out", heldOut)
 	}
 	return &child.Process{
-		Name: "client", Program: h.Client, Args: args, Env: []string{"XDG_STATE_HOME=" + h.path("client")},
+		Name: "client", Program: h.Client, Args: args, Env: h.clientEnv(),
 		Log: h.path("client", "client.log"), OwnGroup: true,
 	}
 }

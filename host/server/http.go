@@ -36,6 +36,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /state", s.serveState)
 	if s.options.Pages != nil {
 		mux.Handle("GET /", s.options.Pages)
+		mux.Handle("POST /api/", s.options.Pages)
 	}
 	return mux
 }

@@ -82,7 +82,7 @@ func linkIn(t *testing.T, text string) string {
 	return link.String()
 }
 
-// hostPorts returns the first of four free ports in a row.
+// hostPorts returns the first of five free ports in a row.
 func hostPorts(t *testing.T) int {
 	t.Helper()
 	for {
@@ -90,7 +90,7 @@ func hostPorts(t *testing.T) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if child.IsFree(port+1) && child.IsFree(port+2) && child.IsFree(port+3) {
+		if child.IsFree(port+1) && child.IsFree(port+2) && child.IsFree(port+3) && child.IsFree(port+4) {
 			return port
 		}
 	}

@@ -169,8 +169,8 @@ export const fewer = (key) => check.run === key && check.fewer > 2;
 // only the fields named here come from the host.
 export function drawn(host) {
   if (!isVerified(host.key)) return host;
-  const { key, source, problem, log, reading, reported, join, join_note, join_install, join_link, join_needs, use_link } = host;
-  return { key, source, problem, log, reading, reported, join, join_note, join_install, join_link, join_needs, use_link, ...check.shown, behind: behind(host) };
+  const { key, source, problem, log, reading, reported, join, join_note, join_install, join_link, join_needs, use_link, talk, samples } = host;
+  return { key, source, problem, log, reading, reported, join, join_note, join_install, join_link, join_needs, use_link, talk, samples, ...check.shown, behind: behind(host) };
 }
 
 // events returns older events from the verifier; before is the number of events that the page does not have yet.

@@ -1,6 +1,7 @@
-// Draws the result of a finished run: its model, and commands that use the model.
+// Draws the result of a finished run: samples, a chat, the model, and commands that use the model.
 import { el, key, section, whole } from "./parts.js";
 import { address, copier } from "./invite.js";
+import { chat, samples } from "./talk.js";
 import { linkedRun } from "./verify.js";
 
 const plain = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, repository = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
@@ -31,8 +32,8 @@ export function ending(data, say) {
   const m = model(data), s = data.status;
   if (!m) return section("Use the model", el("p", {}, "The members of this run recorded no model."));
   const place = plain.test(s.run_id) ? `~/.local/state/psyche/runs/${s.run_id}-*/${s.run_id}-step${m.step}` : "DIR";
-  return section("Use the model",
-    el("p", {}, "The model is a Hugging Face folder, which each member has kept. Talk to it:"),
+  return section("Use the model", samples(data), chat(data),
+    el("p", {}, "The model is a Hugging Face folder, which each member has kept. Commands for it:"),
     el("pre", { tabindex: 0, role: "region", "aria-label": "Commands that use the model" }, el("code", { id: "use" }, `psyche-client generate --model ${place} --prompt "Once upon a time"\npsyche-client serve-model --model ${place}`)),
     el("p", { class: "buttons" }, copier("copy-use", "use", "Copy the commands", say)),
     remote(data, say), uploaded(m.upload),

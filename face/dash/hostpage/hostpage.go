@@ -10,6 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/gather"
+	"github.com/psyche-go/psyche/face/dash/samples"
+	"github.com/psyche-go/psyche/face/dash/talk"
 	"github.com/psyche-go/psyche/face/tui"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -17,7 +19,9 @@ import (
 // Page holds the data of the dashboard. The methods Close and SetParameters accept a nil page.
 type Page struct {
 	gatherer *gather.Gatherer
-	journals bool // the dashboard gets its data from journals
+	journals bool          // the dashboard gets its data from journals
+	talk     *talk.Model   // model for the chat; nil: none
+	samples  *samples.File // nil: none
 
 	mu     sync.Mutex
 	join   dash.Join
@@ -81,6 +85,9 @@ func (p *Page) SetInstall(line string) {
 	p.join.Install = line
 }
 
+// SetProduct sets the model for the chat after a run, and the file with its samples. Both may be nil. Call it before Runs.
+func (p *Page) SetProduct(model *talk.Model, texts *samples.File) { p.talk, p.samples = model, texts }
+
 // SetParameters registers the number of parameters of a run's model. It does nothing without a
 // dashboard.
 func (p *Page) SetParameters(runID string, parameters uint64) {
@@ -118,6 +125,7 @@ func (p *Page) Runs() []dash.Run {
 	for i := range list {
 		list[i].Join = p.join
 		list[i].Join.Parameters = p.sizes[list[i].Key]
+		list[i].Talk, list[i].Samples = p.talk, p.samples
 	}
 	return list
 }
