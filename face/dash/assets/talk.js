@@ -16,8 +16,8 @@ export function samples(data) {
 // The chat survives redraws of the page, because the reader may be typing.
 const talk = { key: "", messages: [], ask: null, turns: false };
 const log = el("ol", { id: "talk-log", "aria-label": "Conversation", "aria-live": "polite" });
-const text = el("textarea", { id: "talk-text", rows: 2, maxlength: 1000, autocomplete: "off", onkeydown: (e) => {
-  if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
+const text = el("textarea", { id: "talk-text", rows: 2, maxlength: 1000, autocomplete: "off", onkeypress: (e) => {
+  if (e.key !== "Enter" || e.shiftKey) return;
   e.preventDefault();
   form.requestSubmit();
 } });
@@ -62,7 +62,7 @@ async function ask() {
   } catch (error) {
     if (waits.isConnected) {
       say("Page", "failed", mine.signal.aborted ? "Stopped." : `No answer: ${error.message || error}`);
-      text.value ||= question;
+      if (!text.value.trim()) text.value = question;
     }
   }
   waits.remove();
