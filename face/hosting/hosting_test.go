@@ -39,8 +39,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeClient creates an empty model, or reports a training of 1,000 tokens per second.
+// fakeClient creates an empty model, reports a training of 1,000 tokens per second, continues a prompt with the name of
+// the model, or serves a model until it is interrupted.
 func fakeClient(command string, args []string) error {
+	switch {
+	case command == "generate":
+		at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--prompt=") })
+		_, err := fmt.Printf("%s says %s\n", strings.TrimPrefix(args[at], "--prompt="), args[at-1])
+		return err
+	case command == "serve-model" && os.Getenv(asClient) == "without a model":
+		return errors.New("the model is too large")
+	case command == "serve-model":
+		time.Sleep(time.Minute)
+		return nil
+	}
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	text := map[string]*string{}
 	for _, name := range []string{"config", "seed", "tokenizer", "output", "model", "data-path", "seq-len", "optimizer", "total-batch", "micro-batch", "steps", "events-dir"} {
