@@ -45,7 +45,7 @@ func fakeClient(command string, args []string) error {
 	switch {
 	case command == "generate":
 		at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--prompt=") })
-		_, err := fmt.Printf("%s says %s\n", strings.TrimPrefix(args[at], "--prompt="), args[at-1])
+		_, err := fmt.Printf("%s writes %s\n", strings.TrimPrefix(args[at], "--prompt="), args[at-1])
 		return err
 	case command == "serve-model" && os.Getenv(asClient) == "without a model":
 		return errors.New("the model is too large")

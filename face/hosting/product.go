@@ -38,8 +38,8 @@ const chatGrace = 10 * time.Second
 // chatKey is the environment variable with the API key of the chat, for serve-model and for the server.
 const chatKey = "PSYCHE_API_KEY"
 
-// product generates the samples of a finished run whose model is of the given step, and serves the model for the
-// page's chat, until ctx ends. Both are extras: errors are printed only.
+// product generates the samples of a finished run, and serves its model for the page's chat until ctx ends. step is the
+// number of rounds that trained the model. Samples and chat are extras, so product only prints errors.
 func (h *host) product(ctx context.Context, link invite.Link, step uint32) {
 	if err := h.sample(ctx, link, step); err != nil && ctx.Err() == nil {
 		h.printf("The page has no samples of the model: %v\n", err)
@@ -50,26 +50,38 @@ func (h *host) product(ctx context.Context, link invite.Link, step uint32) {
 	h.printf("The page has a chat with the model as soon as the model is loaded; --chat=off prevents this.\n")
 	for {
 		started := time.Now()
-		server := h.chatProcess(link)
-		err := server.Start()
-		if err == nil {
-			select {
-			case <-server.Ended():
-				err = server.Failure()
-			case <-ctx.Done():
-				server.Stop(chatGrace)
-				return
-			}
+		err := h.chat(ctx, link)
+		if ctx.Err() != nil {
+			return
 		}
 		if time.Since(started) < stableRuntime {
 			h.printf("The page has no chat: %v\n", err)
 			return
 		}
-		h.printf("the model's server ended, and starts again after %v: %v\n", restartPause, err)
+		h.printf("%v; it starts again after %v\n", err, restartPause)
 		if pause.For(ctx, restartPause) != nil {
 			return
 		}
 	}
+}
+
+// chat serves the model until ctx ends. It returns an error if the process ends before.
+func (h *host) chat(ctx context.Context, link invite.Link) error {
+	server := h.chatProcess(link)
+	if err := server.Start(); err != nil {
+		return err
+	}
+	select {
+	case <-server.Ended():
+	case <-ctx.Done():
+		server.Stop(chatGrace)
+		return nil
+	}
+	err, _ := server.Result()
+	if err == nil {
+		err = errors.New("exit code 0")
+	}
+	return fmt.Errorf("%s ended: %v: %s; its log is %s", server.Name, err, server.LogTail(1), server.Log)
 }
 
 // chatProcess describes the server of the finished model. It gets the model by the link, so its digest is verified.

@@ -41,7 +41,7 @@ func TestSamples(t *testing.T) {
 	if err != nil || s.RunID != h.Name || s.Prompt != "A rose is a rose is a rose." || len(s.Texts) != 2 {
 		t.Fatalf("%v: samples %+v", err, s)
 	}
-	if first, last := s.Texts[0], s.Texts[1]; first != (samples.Text{Step: 0, Text: " says " + h.path("model")}) || last != (samples.Text{Step: 8, Text: " says " + link.String()}) {
+	if first, last := s.Texts[0], s.Texts[1]; first != (samples.Text{Step: 0, Text: " writes " + h.path("model")}) || last != (samples.Text{Step: 8, Text: " writes " + link.String()}) {
 		t.Errorf("texts %+v", s.Texts)
 	}
 	h.Client = "/nowhere"

@@ -192,7 +192,7 @@ func TestTooLong(t *testing.T) {
 	must(t, http.StatusRequestEntityTooLarge, page.URL, `{"messages":[{"role":"user","content":"long text"}]}`)
 }
 
-// TestOneAtATime sends many requests at once: one is running, some wait, the others are refused.
+// TestOneAtATime sends many requests at once: one is running, some wait, and the server refuses the rest.
 func TestOneAtATime(t *testing.T) {
 	f := &fake{hold: make(chan struct{})}
 	page, m := newPage(t, f)
@@ -297,7 +297,7 @@ func TestDeadModel(t *testing.T) {
 	must(t, http.StatusOK, page.URL, question)
 }
 
-// TestHostileServer checks answers of a program that is no serve-model.
+// TestHostileServer checks answers of a program that is not serve-model.
 func TestHostileServer(t *testing.T) {
 	for _, answer := range []string{"", "{}", `{"choices":[]}`, `{"choices":[{},{}]}`, strings.Repeat("a", 2*maxReply), `{"data":[{"id":"run","max_model_len":-5}]}`} {
 		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
