@@ -81,7 +81,7 @@ func (h *host) chat(ctx context.Context, link invite.Link) error {
 	if err == nil {
 		err = errors.New("exit code 0")
 	}
-	return fmt.Errorf("%s ended: %v: %s; its log is %s", server.Name, err, server.LogTail(1), server.Log)
+	return fmt.Errorf("%s ended: %w: %s; its log is %s", server.Name, err, server.LogTail(1), server.Log)
 }
 
 // chatProcess describes the server of the finished model. It gets the model by the link, so its digest is verified.
