@@ -8,7 +8,7 @@ export function samples(data) {
   if (!last) return null;
   const name = (t) => t.step ? `After ${whole(t.step)} rounds` : "Before training";
   const one = (t) => el("figure", {}, el("figcaption", {}, name(t)), el("blockquote", { dir: "auto" }, el("b", {}, s.prompt), t.text));
-  return el("div", { class: "host samples", id: "samples" }, el("h3", {}, "What the model writes"),
+  return el("div", { class: "host samples", id: "samples" }, el("h3", {}, "Texts of the models"),
     el("p", { class: "muted note" }, "The host reports these texts. The bold words are given, and the model continues them."),
     el("div", { class: "pair" }, first === last ? one(last) : [one(first), one(last)]));
 }
