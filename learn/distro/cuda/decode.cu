@@ -32,6 +32,7 @@ typedef struct {
 	float sums[BAND];             // later the means
 	unsigned short senders[BAND]; // numbers of results; later the places of the coefficients
 	unsigned touched[WORDS];      // bit set of the coefficients that some result contains
+	unsigned short words[WORDS];  // the words of the bit set that are not zero, in ascending order
 	float values[THREADS];        // entries that the block merges next
 	unsigned short indices[THREADS];
 } merging;
@@ -108,6 +109,20 @@ INLINE int merge_group(const decoding *d, long long tensor, long long chunk, lon
 	return speakers_of(&g);
 }
 
+// list_words lists the words of the bit set that are not zero, and returns their number. Each warp
+// makes the whole list.
+INLINE int list_words(merging *m) {
+	const int lane = threadIdx.x & 31;
+	int count = 0;
+	for (int first = 0; first < WORDS; first += 32) {
+		const int used = m->touched[first + lane] != 0;
+		const int at = sum_before(used, &count);
+		if (used && threadIdx.x < 32)
+			m->words[at] = (unsigned short)(first + lane);
+	}
+	return count;
+}
+
 // merge computes the means of a band, which begins at coefficient base, and returns the number of
 // results that have entries in the chunk.
 INLINE int merge(const decoding *d, long long tensor, long long chunk, int base, int cols, merging *m) {
@@ -125,21 +140,42 @@ INLINE int merge(const decoding *d, long long tensor, long long chunk, int base,
 	return speakers;
 }
 
-// expand adds the basis rows of the coefficients to column j of the chunk, which is a column of the
-// tile, in ascending order of index.
-INLINE void expand(const plan *p, const merging *m, float *column, int width, int j) {
-	for (int word = 0; word < WORDS; word++)
+// expand adds the basis rows of the coefficients in count words of the bit set to a column of the tile,
+// in ascending order of index. basis is the column of the basis, with ld floats between its rows.
+INLINE void expand(const float *basis, long long ld, int count, const merging *m, float *column, int width) {
+	for (int n = 0; n < count; n++) {
+		const int word = m->words[n];
 		for (unsigned set = m->touched[word]; set; set &= set - 1) {
-			const int at = word * 32 + __ffs((int)set) - 1;
-			float *u = column + (m->senders[at] >> 8) * width;
-			*u = __fadd_rn(*u, __fmul_rn(m->sums[at], p->row.basis[(m->senders[at] & 255) * p->row.ld + j]));
+			const int at = word * 32 + __ffs((int)set) - 1, place = m->senders[at];
+			float *u = column + (place >> 8) * width;
+			*u = __fadd_rn(*u, __fmul_rn(m->sums[at], basis[(place & 255) * ld]));
 		}
+	}
 }
 
 // descend moves a weight by the rate against the sign of u, after its decay.
 INLINE float descend(float w, float u, float rate, float factor) {
 	const float step = u > 0 ? rate : u < 0 ? -rate : 0.0f;
 	return __fsub_rn(__fmul_rn(w, factor), step);
+}
+
+// update returns the weight w after its update by u, or w + u if add is set.
+INLINE float update(float w, float u, float rate, float factor, int add) {
+	return add ? __fadd_rn(w, u) : descend(w, u, rate, factor);
+}
+
+// update_column updates a column of a chunk by a column of the tile. It reads BATCH weights before it
+// writes the first.
+INLINE void update_column(int rows, float *to, long long stride, const float *column, int width, float rate, float factor, int add) {
+	int i = 0;
+	for (; i + BATCH <= rows; i += BATCH) {
+		float w[BATCH];
+		UNROLL for (int n = 0; n < BATCH; n++) w[n] = to[(i + n) * stride];
+		UNROLL for (int n = 0; n < BATCH; n++)
+			to[(i + n) * stride] = update(w[n], column[(i + n) * width], rate, factor, add);
+	}
+	for (; i < rows; i++)
+		to[i * stride] = update(to[i * stride], column[i * width], rate, factor, add);
 }
 
 // decode applies the mean of the results to the tensors, strip by strip. Each thread has a column of
@@ -155,6 +191,8 @@ INLINE void decode(const decoding *d, int add) {
 		const int width = strip_width(p), strips = (cols + width - 1) / width;
 		const long long chunk = strip / strips;
 		const int j = (int)(strip % strips) * width + lane, active = lane < width && j < cols;
+		const float *basis = p->row.basis + j;
+		const long long ld = p->row.ld, stride = p->stride;
 		int speakers = 0;
 		__syncthreads(); // the previous strip may have another width
 		for (int i = 0; active && i < rows; i++)
@@ -162,18 +200,16 @@ INLINE void decode(const decoding *d, int add) {
 		for (int base = 0; base < rows * cols; base += BAND) {
 			speakers = merge(d, tensor, chunk, base, cols, &merged);
 			__syncthreads();
+			const int words = list_words(&merged);
+			__syncthreads();
 			if (active)
-				expand(p, &merged, tile + lane, width, j);
+				expand(basis, ld, words, &merged, tile + lane, width);
 			__syncthreads();
 		}
 		if (!active)
 			continue;
 		inverse(&p->column, p->secants, tile + lane, width);
-		float *to = d->to[tensor] + place(p, chunk) + j;
-		for (int i = 0; i < rows; i++, to += p->stride) {
-			const float u = tile[i * width + lane];
-			*to = add ? __fadd_rn(*to, u) : descend(*to, u, d->rates[speakers], d->factor);
-		}
+		update_column(rows, d->to[tensor] + place(p, chunk) + j, stride, tile + lane, width, d->rates[speakers], d->factor, add);
 	}
 }
 

@@ -25,6 +25,7 @@ typedef struct {
 	float *left;
 	unsigned short *count, *indices;
 	float *values;
+	long long stride; // elements to the next row
 	int k;
 	float decay, rate, floor;
 } chunk_encoding;
@@ -36,15 +37,25 @@ INLINE chunk_encoding chunk_of(const encoding *e, long long number) {
 	const int size = p->column.n * p->row.n, k = e->k < size ? (int)e->k : size;
 	const long long entries = e->entries[tensor] + chunk * k;
 	const chunk_encoding c = {p, e->delta[tensor] + corner, e->grad[tensor] + corner, e->left[tensor] + corner,
-		e->counts + number, e->indices + entries, e->values + entries, k, e->decay, e->rate, e->floors[tensor]};
+		e->counts + number, e->indices + entries, e->values + entries, p->stride, k, e->decay, e->rate, e->floors[tensor]};
 	return c;
 }
 
 // momentum returns β·δ + η·g of one element, or zero if the value is too small for a momentum. The
 // subtraction of the sent part recomputes it later from the same numbers.
-INLINE float momentum(const chunk_encoding *e, long long at) {
-	const float x = __fadd_rn(__fmul_rn(e->decay, e->delta[at]), __fmul_rn(e->rate, e->grad[at]));
+INLINE float momentum(const chunk_encoding *e, float delta, float grad) {
+	const float x = __fadd_rn(__fmul_rn(e->decay, delta), __fmul_rn(e->rate, grad));
 	return magnitude(x) < LEAST ? 0.0f : x;
+}
+
+// read_momenta reads BATCH momenta, stride elements apart.
+INLINE void read_momenta(const chunk_encoding *e, long long at, long long stride, float x[BATCH]) {
+	float delta[BATCH], grad[BATCH];
+	UNROLL for (int n = 0; n < BATCH; n++) {
+		delta[n] = e->delta[at + n * stride];
+		grad[n] = e->grad[at + n * stride];
+	}
+	UNROLL for (int n = 0; n < BATCH; n++) x[n] = momentum(e, delta[n], grad[n]);
 }
 
 // A block's selection from the coefficients of a chunk.
@@ -222,11 +233,29 @@ INLINE void select_top(const chunk_encoding *e, unsigned least, int none, const 
 	__syncthreads();
 }
 
+// write_column writes the new momenta of column j: the momenta minus a line.
+INLINE void write_column(const chunk_encoding *e, int rows, int j, const float *line, int ld) {
+	const long long stride = e->stride;
+	int i = 0;
+	for (; i + BATCH <= rows; i += BATCH) {
+		float x[BATCH];
+		read_momenta(e, i * stride + j, stride, x);
+		UNROLL for (int n = 0; n < BATCH; n++)
+			e->left[(i + n) * stride + j] = __fsub_rn(x[n], line[(i + n) * ld]);
+	}
+	for (; i < rows; i++) {
+		const long long at = i * stride + j;
+		e->left[at] = __fsub_rn(momentum(e, e->delta[at], e->grad[at]), line[i * ld]);
+	}
+}
+
 // subtract removes a chunk's result from the momentum. lines is scratch memory for the chunk. Each
 // thread has columns of it.
 INLINE void subtract(const chunk_encoding *e, float *lines, int ld, selection *s) {
 	const plan *p = e->p;
 	const int rows = p->column.n, cols = p->row.n, count = (int)s->count;
+	const float *basis = p->row.basis;
+	const long long basis_ld = p->row.ld;
 	for (int j = threadIdx.x; j < cols; j += THREADS)
 		for (int i = 0; i < rows; i++)
 			lines[i * ld + j] = 0;
@@ -240,15 +269,27 @@ INLINE void subtract(const chunk_encoding *e, float *lines, int ld, selection *s
 		for (int j = threadIdx.x; j < cols; j += THREADS)
 			for (int n = 0; n < here; n++) {
 				float *u = lines + (s->places[n] >> 8) * ld + j;
-				*u = __fadd_rn(*u, __fmul_rn(s->values[n], p->row.basis[(s->places[n] & 255) * p->row.ld + j]));
+				*u = __fadd_rn(*u, __fmul_rn(s->values[n], basis[(s->places[n] & 255) * basis_ld + j]));
 			}
 		__syncthreads();
 	}
 	for (int j = threadIdx.x; j < cols; j += THREADS) {
 		inverse(&p->column, p->secants, lines + j, ld);
-		for (int i = 0; i < rows; i++)
-			e->left[i * p->stride + j] = __fsub_rn(momentum(e, i * p->stride + j), lines[i * ld + j]);
+		write_column(e, rows, j, lines + j, ld);
 	}
+}
+
+// read_column reads the momenta of column j into a line.
+INLINE void read_column(const chunk_encoding *e, int rows, int j, float *line, int ld) {
+	const long long stride = e->stride;
+	int i = 0;
+	for (; i + BATCH <= rows; i += BATCH) {
+		float x[BATCH];
+		read_momenta(e, i * stride + j, stride, x);
+		UNROLL for (int n = 0; n < BATCH; n++) line[(i + n) * ld] = x[n];
+	}
+	for (; i < rows; i++)
+		line[i * ld] = momentum(e, e->delta[i * stride + j], e->grad[i * stride + j]);
 }
 
 // transform computes the DCT of a chunk's momentum.
@@ -256,8 +297,7 @@ INLINE void transform(const chunk_encoding *e, float *coefficients, int ld) {
 	const plan *p = e->p;
 	const int rows = p->column.n, cols = p->row.n;
 	for (int j = threadIdx.x; j < cols; j += THREADS) {
-		for (int i = 0; i < rows; i++)
-			coefficients[i * ld + j] = momentum(e, i * p->stride + j);
+		read_column(e, rows, j, coefficients + j, ld);
 		forward(&p->column, p->secants, coefficients + j, ld);
 	}
 	__syncthreads();

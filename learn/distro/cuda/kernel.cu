@@ -12,12 +12,14 @@
 #define INLINE static __device__ __forceinline__
 #define NOINLINE static __device__ __noinline__
 #define UNROLL _Pragma("unroll")
+#define UNROLL_BATCH _Pragma("unroll 16") // BATCH
 #define DYNAMIC_SHARED(type, name) extern __shared__ type name[]
 #endif
 
 #define THREADS 64 // of a block
 #define WARPS (THREADS / 32)
 #define ALL_LANES 0xffffffffu
+#define BATCH 16 // reads of the device's memory that a thread starts before it uses the first
 #define MAX_CHUNK 128
 #define LARGEST 0x7f7fffffu // bits of the largest finite number
 
@@ -66,7 +68,8 @@ INLINE long long place(const plan *p, long long chunk) {
 }
 
 // Lee's recursion on the N values of x with scratch t: leeForward and leeInverse of
-// transform.go. SUB is the name of the function for N/2 values.
+// transform.go. SUB is the name of the function for N/2 values. The functions forward_held and
+// inverse_held transform a line in memory, and multiply its coefficients by mean and scale.
 INLINE void forward_1(float *x, float *t, const float *secants) { (void)x, (void)t, (void)secants; }
 INLINE void inverse_1(float *x, float *t, const float *secants) { (void)x, (void)t, (void)secants; }
 
@@ -101,15 +104,15 @@ INLINE void inverse_1(float *x, float *t, const float *secants) { (void)x, (void
 			x[N - 1 - i] = __fsub_rn(a, b); \
 		} \
 	} \
-	NOINLINE void forward_held_##N(float *line, int step, const float *secants) { \
+	NOINLINE void forward_held_##N(float *line, int step, const float *secants, float mean, float scale) { \
 		float x[N], t[N]; \
 		UNROLL for (int i = 0; i < N; i++) x[i] = line[i * step]; \
 		forward_##N(x, t, secants); \
-		UNROLL for (int i = 0; i < N; i++) line[i * step] = x[i]; \
+		UNROLL for (int i = 0; i < N; i++) line[i * step] = __fmul_rn(x[i], i == 0 ? mean : scale); \
 	} \
-	NOINLINE void inverse_held_##N(float *line, int step, const float *secants) { \
+	NOINLINE void inverse_held_##N(float *line, int step, const float *secants, float mean, float scale) { \
 		float x[N], t[N]; \
-		UNROLL for (int i = 0; i < N; i++) x[i] = line[i * step]; \
+		UNROLL for (int i = 0; i < N; i++) x[i] = __fmul_rn(line[i * step], i == 0 ? mean : scale); \
 		inverse_##N(x, t, secants); \
 		UNROLL for (int i = 0; i < N; i++) line[i * step] = x[i]; \
 	}
@@ -122,33 +125,33 @@ LEE(32, 16, 16)
 LEE(64, 32, 32)
 
 // For 128 points only the halves fit the registers.
-NOINLINE void forward_held_128(float *line, int step, const float *secants) {
+NOINLINE void forward_held_128(float *line, int step, const float *secants, float mean, float scale) {
 	float t[128];
 	for (int i = 0; i < 64; i++) {
 		const float a = line[i * step], b = line[(127 - i) * step];
 		t[i] = __fadd_rn(a, b);
 		t[64 + i] = __fmul_rn(__fsub_rn(a, b), secants[64 + i]);
 	}
-	forward_held_64(t, 1, secants);
-	forward_held_64(t + 64, 1, secants);
+	forward_held_64(t, 1, secants, 1, 1);
+	forward_held_64(t + 64, 1, secants, 1, 1);
 	for (int i = 0; i < 63; i++) {
-		line[2 * i * step] = t[i];
-		line[(2 * i + 1) * step] = __fadd_rn(t[64 + i], t[64 + i + 1]);
+		line[2 * i * step] = __fmul_rn(t[i], i == 0 ? mean : scale);
+		line[(2 * i + 1) * step] = __fmul_rn(__fadd_rn(t[64 + i], t[64 + i + 1]), scale);
 	}
-	line[126 * step] = t[63];
-	line[127 * step] = t[127];
+	line[126 * step] = __fmul_rn(t[63], scale);
+	line[127 * step] = __fmul_rn(t[127], scale);
 }
 
-NOINLINE void inverse_held_128(float *line, int step, const float *secants) {
+NOINLINE void inverse_held_128(float *line, int step, const float *secants, float mean, float scale) {
 	float t[128];
-	t[0] = line[0];
-	t[64] = line[step];
+	t[0] = __fmul_rn(line[0], mean);
+	t[64] = __fmul_rn(line[step], scale);
 	for (int i = 1; i < 64; i++) {
-		t[i] = line[2 * i * step];
-		t[64 + i] = __fadd_rn(line[(2 * i - 1) * step], line[(2 * i + 1) * step]);
+		t[i] = __fmul_rn(line[2 * i * step], scale);
+		t[64 + i] = __fadd_rn(__fmul_rn(line[(2 * i - 1) * step], scale), __fmul_rn(line[(2 * i + 1) * step], scale));
 	}
-	inverse_held_64(t, 1, secants);
-	inverse_held_64(t + 64, 1, secants);
+	inverse_held_64(t, 1, secants, 1, 1);
+	inverse_held_64(t + 64, 1, secants, 1, 1);
 	for (int i = 0; i < 64; i++) {
 		const float a = t[i], b = __fmul_rn(t[64 + i], secants[64 + i]);
 		line[i * step] = __fadd_rn(a, b);
@@ -170,30 +173,25 @@ NOINLINE void dense(int n, const float *matrix, long long down, long long right,
 		line[k * step] = sums[k];
 }
 
-INLINE void scale(const axis *a, float *line, int step) {
-	line[0] = __fmul_rn(line[0], a->mean);
-	for (int k = 1; k < a->n; k++)
-		line[k * step] = __fmul_rn(line[k * step], a->scale);
-}
-
 #define EACH_POWER(CASE) CASE(2) CASE(4) CASE(8) CASE(16) CASE(32) CASE(64) CASE(128)
 
-// forward replaces the values of a line, step floats apart, by their DCT. For one point Lee's
-// recursion does nothing.
+// forward replaces the values of a line, step floats apart, by their DCT.
 NOINLINE void forward(const axis *a, const float *secants, float *line, int step) {
 	if (!a->lee) {
 		dense(a->n, a->basis, a->ld, 1, line, step);
 		return;
 	}
 	switch (a->n) {
+	case 1:
+		line[0] = __fmul_rn(line[0], a->mean);
+		break;
 #define CASE(N) \
 	case N: \
-		forward_held_##N(line, step, secants); \
+		forward_held_##N(line, step, secants, a->mean, a->scale); \
 		break;
 		EACH_POWER(CASE)
 #undef CASE
 	}
-	scale(a, line, step);
 }
 
 // inverse is the inverse of forward.
@@ -202,11 +200,13 @@ NOINLINE void inverse(const axis *a, const float *secants, float *line, int step
 		dense(a->n, a->basis, 1, a->ld, line, step);
 		return;
 	}
-	scale(a, line, step);
 	switch (a->n) {
+	case 1:
+		line[0] = __fmul_rn(line[0], a->mean);
+		break;
 #define CASE(N) \
 	case N: \
-		inverse_held_##N(line, step, secants); \
+		inverse_held_##N(line, step, secants, a->mean, a->scale); \
 		break;
 		EACH_POWER(CASE)
 #undef CASE

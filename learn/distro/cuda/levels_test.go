@@ -84,13 +84,6 @@ func TestLevelsHaveTheBitsOfTheReference(t *testing.T) { testLevels(t, emulated(
 
 func TestLevelsOnADevice(t *testing.T) { testLevels(t, real(t), 30) }
 
-func TestLevelsHaveNoRaces(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the checks take long")
-	}
-	testLevels(t, checked(t, func(_, text string) string { return text }), 2)
-}
-
 func TestLevelsThatDoNotFit(t *testing.T) {
 	l := layout(t, 8, 8, 8)
 	r := newModelRig(t, emulated(t), 1, []distro.Layout{l})

@@ -1,5 +1,7 @@
 // Kernels for local steps: see learn/localsteps.
 
+#define STEPS 4 // elements that a thread of psyche_local_adamw processes together
+
 typedef struct {
 	model m; // of blocks
 	float *const *weights;
@@ -40,22 +42,39 @@ INLINE span span_of(const model *m, long long work) {
 	return s;
 }
 
-// One step of AdamW: the operations of adamw_all in learn/torch/shim/loops.h, after the gradient is
-// multiplied by clip.
+// step_adamw makes one step of AdamW on an element: the operations of adamw_all in
+// learn/torch/shim/loops.h, after the gradient is multiplied by clip.
+INLINE void step_adamw(const stepping *s, float grad, float *mean, float *square, float *weight) {
+	const float g = __fmul_rn(grad, s->clip);
+	*mean = __fadd_rn(__fmul_rn(*mean, s->beta1), __fmul_rn(g, s->rest1));
+	*square = __fadd_rn(__fmul_rn(*square, s->beta2), __fmul_rn(__fmul_rn(g, g), s->rest2));
+	const float size = __fadd_rn(__fdiv_rn(__fsqrt_rn(*square), s->root), s->epsilon);
+	*weight = __fsub_rn(__fmul_rn(*weight, s->keep), __fmul_rn(s->rate, __fdiv_rn(*mean, size)));
+}
+
+// One step of AdamW. Each thread reads STEPS elements before it writes the first.
 KERNEL psyche_local_adamw(stepping s) {
 	for (long long work = blockIdx.x; work < s.m.firsts[s.m.tensors]; work += gridDim.x) {
 		const span part = span_of(&s.m, work);
 		float *weights = s.weights[part.tensor], *means = s.means[part.tensor], *squares = s.squares[part.tensor];
 		const float *grad = s.grad[part.tensor];
-		for (long long i = part.first + threadIdx.x; squares && i < part.end; i += THREADS) {
-			const float g = __fmul_rn(grad[i], s.clip);
-			const float mean = __fadd_rn(__fmul_rn(means[i], s.beta1), __fmul_rn(g, s.rest1));
-			const float square = __fadd_rn(__fmul_rn(squares[i], s.beta2), __fmul_rn(__fmul_rn(g, g), s.rest2));
-			const float size = __fadd_rn(__fdiv_rn(__fsqrt_rn(square), s.root), s.epsilon);
-			means[i] = mean;
-			squares[i] = square;
-			weights[i] = __fsub_rn(__fmul_rn(weights[i], s.keep), __fmul_rn(s.rate, __fdiv_rn(mean, size)));
+		if (!squares)
+			continue;
+		long long i = part.first + threadIdx.x;
+		for (; i + (STEPS - 1) * THREADS < part.end; i += STEPS * THREADS) {
+			float g[STEPS], m[STEPS], v[STEPS], w[STEPS];
+			UNROLL for (int n = 0; n < STEPS; n++) {
+				const long long at = i + n * THREADS;
+				g[n] = grad[at], m[n] = means[at], v[n] = squares[at], w[n] = weights[at];
+			}
+			UNROLL for (int n = 0; n < STEPS; n++) {
+				const long long at = i + n * THREADS;
+				step_adamw(&s, g[n], &m[n], &v[n], &w[n]);
+				means[at] = m[n], squares[at] = v[n], weights[at] = w[n];
+			}
 		}
+		for (; i < part.end; i += THREADS)
+			step_adamw(&s, grad[i], &means[i], &squares[i], &weights[i]);
 	}
 }
 

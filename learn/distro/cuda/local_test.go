@@ -10,9 +10,13 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// TestAdamW compares a step with the operations of the CPU's loop, each rounded to single precision.
-func TestAdamW(t *testing.T) {
-	r := newModelRig(t, emulated(t), 1, shapes(t, true))
+func TestAdamW(t *testing.T) { testAdamW(t, emulated(t)) }
+
+func TestAdamWOnADevice(t *testing.T) { testAdamW(t, real(t)) }
+
+// testAdamW compares a step with the operations of the CPU's loop, each rounded to single precision.
+func testAdamW(t *testing.T, d *Device) {
+	r := newModelRig(t, d, 1, shapes(t, true))
 	weights, grad, means, squares := r.values(1, 1), r.values(2, 1), r.values(3, 0.1), r.values(4, 0.1)
 	for _, values := range squares {
 		for i, v := range values {
@@ -70,8 +74,12 @@ func far(before, after, momenta []float32, factor float32) {
 	}
 }
 
-func TestFar(t *testing.T) {
-	r := newModelRig(t, emulated(t), 1, shapes(t, true))
+func TestFar(t *testing.T) { testFar(t, emulated(t)) }
+
+func TestFarOnADevice(t *testing.T) { testFar(t, real(t)) }
+
+func testFar(t *testing.T, d *Device) {
+	r := newModelRig(t, d, 1, shapes(t, true))
 	before, after, momenta := r.values(1, 1), r.values(2, 1), r.values(3, 1)
 	_, beforeAt := r.upload(t, before)
 	afterThere, afterAt := r.upload(t, after)

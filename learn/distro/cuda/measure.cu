@@ -47,10 +47,10 @@ KERNEL psyche_distro_squares(squaring s) {
 	__shared__ double sums[THREADS];
 	for (long long work = blockIdx.x; work < s.m.firsts[s.m.tensors]; work += gridDim.x) {
 		const long long tensor = tensor_of(&s.m, work), first = (work - s.m.firsts[tensor]) * BLOCK;
-		const long long left = elements(&s.m.plans[tensor]) - first;
+		const long long left = elements(&s.m.plans[tensor]) - first, count = left < BLOCK ? left : BLOCK;
 		const float *values = s.tensors[tensor] + first;
 		double sum = 0;
-		for (long long i = threadIdx.x; i < BLOCK && i < left; i += THREADS)
+		UNROLL_BATCH for (long long i = threadIdx.x; i < count; i += THREADS)
 			sum = __dadd_rn(sum, __dmul_rn(values[i], values[i]));
 		sum = total(sum, sums);
 		if (threadIdx.x == 0)
@@ -68,7 +68,7 @@ KERNEL psyche_distro_samples(sampling s) {
 		const long long count = all <= WHOLE ? all : left < SAMPLE ? left : SAMPLE;
 		const float *delta = s.delta[tensor] + first, *grad = s.grad[tensor] + first;
 		double sum = 0;
-		for (long long i = threadIdx.x; i < count; i += THREADS) {
+		UNROLL_BATCH for (long long i = threadIdx.x; i < count; i += THREADS) {
 			const double x = __fadd_rn(__fmul_rn(s.decay, delta[i]), __fmul_rn(s.rate, grad[i]));
 			sum = __dadd_rn(sum, __dmul_rn(x, x));
 		}
@@ -86,7 +86,7 @@ KERNEL psyche_distro_floors(flooring f) {
 	for (long long tensor = blockIdx.x; tensor < f.m.tensors; tensor += gridDim.x) {
 		const long long first = f.m.firsts[tensor], samples = f.m.firsts[tensor + 1] - first;
 		double sum = 0;
-		for (long long i = threadIdx.x; i < samples; i += THREADS)
+		UNROLL_BATCH for (long long i = threadIdx.x; i < samples; i += THREADS)
 			sum = __dadd_rn(sum, f.sums[first + i]);
 		sum = total(sum, sums);
 		const long long all = elements(&f.m.plans[tensor]), left = all - (samples - 1) * SAMPLE_STEP;

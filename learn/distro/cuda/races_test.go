@@ -5,8 +5,11 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/psyche-go/psyche/core/codec"
@@ -14,10 +17,34 @@ import (
 	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
 )
 
-// checked returns a device whose launches fail if they find a race. edit changes the kernels.
-func checked(t *testing.T, edit func(file, text string) string) *Device {
+// checkedEmulator is emulator with checks for races.
+var checkedEmulator = sync.OnceValues(func() (string, error) {
+	directory := filepath.Join(scratch, "checked")
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		return "", err
+	}
+	return cudatest.BuildChecked(directory, func(_, text string) string { return text })
+})
+
+// checked returns a device whose launches fail if they find a race.
+func checked(t *testing.T) *Device {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: the checks take long")
+	}
+	library, err := checkedEmulator()
+	return openChecked(t, library, err)
+}
+
+// edited is checked for changed kernels.
+func edited(t *testing.T, edit func(file, text string) string) *Device {
 	t.Helper()
 	library, err := cudatest.BuildChecked(t.TempDir(), edit)
+	return openChecked(t, library, err)
+}
+
+func openChecked(t *testing.T, library string, err error) *Device {
+	t.Helper()
 	if errors.Is(err, cudatest.ErrNoCompiler) {
 		t.Skip(err)
 	}
@@ -36,11 +63,14 @@ func checked(t *testing.T, edit func(file, text string) string) *Device {
 	return device
 }
 
-func TestKernelsHaveNoRaces(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the checks take long")
-	}
-	testModel(t, checked(t, func(_, text string) string { return text }))
+func TestKernelsHaveNoRaces(t *testing.T) { testModel(t, checked(t)) }
+
+func TestLevelsHaveNoRaces(t *testing.T) { testLevels(t, checked(t), 2) }
+
+func TestElementsHaveNoRaces(t *testing.T) {
+	d := checked(t)
+	testAdamW(t, d)
+	testFar(t, d)
 }
 
 // withoutBarrier removes barrier number n of a file.
@@ -66,13 +96,13 @@ func TestMissingBarriersAreFound(t *testing.T) {
 		number int
 	}{{"decode.cu", 2}, {"encode.cu", 9}, {"measure.cu", 1}} {
 		t.Run(fmt.Sprint(removed.file, " ", removed.number), func(t *testing.T) {
-			if err := callAll(t, checked(t, withoutBarrier(removed.file, removed.number))); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
+			if err := callAll(t, edited(t, withoutBarrier(removed.file, removed.number))); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
 				t.Errorf("error %v, want a race", err)
 			}
 		})
 	}
 	t.Run("one thread", func(t *testing.T) {
-		err := callAll(t, checked(t, func(_, text string) string {
+		err := callAll(t, edited(t, func(_, text string) string {
 			return strings.ReplaceAll(text, "__syncthreads();", "if (threadIdx.x != 3) __syncthreads();")
 		}))
 		if err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {

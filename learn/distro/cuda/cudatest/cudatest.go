@@ -69,7 +69,7 @@ func build(directory, checks string, edit func(file, text string) string) (strin
 	// The sanitizer instruments the accesses of the kernels. Its library is not linked: see races.c.
 	for _, arguments := range []string{
 		"-c -o kernels.o kernels.c" + checks,
-		"-shared -o libemulated.so driver.c fibers.c races.c kernels.o -lm -ldl",
+		"-shared -Wl,-Bsymbolic -o libemulated.so driver.c fibers.c races.c kernels.o -lm -ldl",
 	} {
 		command := exec.Command(compiler, strings.Fields(flags+" "+arguments)...)
 		command.Dir = directory
