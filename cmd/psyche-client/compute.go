@@ -44,6 +44,10 @@ type computeFlags struct {
 	Recompute    bool   `help:"Save memory: recompute the activations inside each layer instead of keeping them."`
 }
 
+// twoBytes reports whether activations have two bytes. For --compute-dtype auto, the type is chosen later; twoBytes
+// assumes the smaller type.
+func (f computeFlags) twoBytes() bool { return f.ComputeDtype != "f32" }
+
 // computing returns the options for a trainer. libtorch must be loaded.
 func (f computeFlags) computing(ctx context.Context, devices []torch.Device, logger *slog.Logger) (model.Options, error) {
 	dtype, err := chooseType(ctx, f.ComputeDtype, devices, logger)

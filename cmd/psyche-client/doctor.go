@@ -16,6 +16,7 @@ type doctorCommand struct {
 	Threads threadCount `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU."`
 
 	libraryFlags `embed:""`
+	memoryFlags  `embed:"" group:"Memory of a training:"`
 }
 
 // Run prints the components that training on this machine would use. Its error lists missing ones.
@@ -36,10 +37,11 @@ func (c *doctorCommand) Run(ctx context.Context, t terminal) error {
 			return err
 		}
 	}
+	predictErr := c.predict(row)
 	if _, err := fmt.Fprint(t.Out, text.String()); err != nil {
 		return err
 	}
-	if err := errors.Join(kernelErr, loadErr); err != nil {
+	if err := errors.Join(kernelErr, loadErr, predictErr); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(t.Out, "%-22s %s\n", "next", "psyche-client join LINK, to train with others; psyche-client solo --help, alone")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -15,10 +14,9 @@ import (
 	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/learn/memory"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/generate"
-	"github.com/psyche-go/psyche/learn/needs"
-	"github.com/psyche-go/psyche/record/required"
 )
 
 type initModelCommand struct {
@@ -43,11 +41,11 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
-	if err := needs.Fits("the weights", weightBytes(description.NumParameters), sysmemory.Allocatable()); err != nil {
+	if err := memory.Fits("the weights", description.Memory().Weights(), sysmemory.Allocatable()); err != nil {
 		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
 	}
 	_ = checkpoint.RemoveUnfinishedOf(c.Output) // leftovers take space; the next check reports what is still missing
-	if err := diskspace.Check(c.Output, "the weights", weightBytes(description.NumParameters), nil); err != nil {
+	if err := diskspace.Check(c.Output, "the weights", description.Memory().Weights(), nil); err != nil {
 		return fmt.Errorf("--output: %w, or choose another folder", err)
 	}
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: config}}}
@@ -73,14 +71,6 @@ func (c *initModelCommand) Run(t terminal) error {
 	digest := s.Manifest().Digest()
 	_, err = fmt.Fprintf(t.Out, "made %s: %s, %d parameters, digest %x\n", c.Output, description.Architecture, description.NumParameters, digest[:8])
 	return err
-}
-
-// weightBytes returns the size of a model with the given number of parameters, at most math.MaxUint64.
-func weightBytes(parameters int64) uint64 {
-	if uint64(parameters) > math.MaxUint64/required.Value { // also below 0: the count has overflowed
-		return math.MaxUint64
-	}
-	return required.Value * uint64(parameters)
 }
 
 // addFiles adds the files that transformers expects in addition to the config and the weights.

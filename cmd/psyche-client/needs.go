@@ -14,10 +14,10 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
+	"github.com/psyche-go/psyche/learn/memory"
+	"github.com/psyche-go/psyche/learn/memory/fit"
 	"github.com/psyche-go/psyche/learn/model"
-	"github.com/psyche-go/psyche/learn/needs"
 	"github.com/psyche-go/psyche/record/config"
-	"github.com/psyche-go/psyche/record/required"
 )
 
 // configTimeout limits the wait for the model's description.
@@ -40,12 +40,12 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 		t.logger.Info("the run's needs are unknown until its model arrives", "reason", err)
 		return nil
 	}
-	c, keep, has := t.command, -1, needs.Machine{Memory: sysmemory.Available(), Device: needs.LeastMemory(t.devices)}
+	c, keep, has := t.command, -1, memory.Machine{Memory: sysmemory.Available(), Device: fit.Smallest(t.devices)}
 	if c.CheckpointDir != "" {
 		keep, has.Disk = c.KeepSteps, diskspace.Of(c.CheckpointDir)
 	}
-	s := c.step(has.Device > 0)
-	n := needs.Of(run, audited, of, s, keep)
+	training := memory.Training{Model: of.Memory(), Optimizer: run.Optimizer, Audited: audited, Keep: keep, Batch: c.batch(len(t.devices), run.MaxSeqLen)}
+	n := training.Needs()
 	n.Log(has, t.logger)
 	most := has
 	most.Memory = sysmemory.Allocatable()
@@ -53,7 +53,7 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 	if err := n.Refusal(most, c.CheckpointDir); first && err != nil {
 		return err
 	}
-	n.Warn(has, s.Remedy(of, run.MaxSeqLen), t.logger)
+	n.Warn(has, training.Remedy(""), t.logger)
 	return nil
 }
 
@@ -71,14 +71,12 @@ func sizeOf(dir string) (bytes uint64) {
 	return bytes
 }
 
-// step returns how the command computes a micro batch. For --compute-dtype auto, the type is chosen
-// later; step assumes the smaller type.
-func (c *trainCommand) step(device bool) needs.Step {
-	s := needs.Step{MicroBatch: c.MicroBatchSize, Size: required.Value, Recompute: c.Recompute, Device: device}
-	if c.ComputeDtype != "f32" {
-		s.Size = 2
+// batch returns how the command computes a micro batch of sequences with a number of tokens.
+func (c *trainCommand) batch(devices int, tokens uint32) memory.Batch {
+	return memory.Batch{
+		Sequences: c.MicroBatchSize, Tokens: uint64(tokens), TwoBytes: c.twoBytes(), Recompute: c.Recompute,
+		Devices: devices, Data: c.DataParallelism, Tensor: c.TensorParallelism,
 	}
-	return s
 }
 
 // modelConfig returns the config.json of the run's model, from the location of the starting model.

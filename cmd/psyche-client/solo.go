@@ -21,6 +21,8 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/learn/memory/fit"
+	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/train"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -77,6 +79,7 @@ type solo struct {
 	terminal  terminal
 	claim     *folderClaim // of --save; nil without it
 	learner   learner
+	explain   func(err error) error // adds advice to errors of failed allocations
 	data      *local.Folder
 	heldOut   local.Sample
 	events    *event.Log
@@ -164,7 +167,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", c.Model, err)
 	}
-	if err := c.fitsDisk(description.NumParameters, nil); err != nil {
+	if err := c.fitsDisk(description.Memory(), nil); err != nil {
 		return false, err
 	}
 	if err := s.openData(ctx, description); err != nil {
@@ -188,14 +191,16 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	if logger, err = s.observe(ctx, description.VocabSize); err != nil {
 		return false, err
 	}
-	optimizer, lr := c.options(warmup, c.Steps)
+	training := c.training(description.Memory(), len(devices))
+	training.Batch.TwoBytes = compute.Compute != torch.F32
+	s.explain = func(err error) error { return fit.Explain(err, training, microBatchFlag, devices) }
 	s.learner, err = c.learner(ctx, train.Options{
-		Model: initial, Optimizer: optimizer, LRSchedule: lr, Compute: compute, MicroBatch: c.MicroBatch,
+		Model: initial, Optimizer: c.optimizer(), LRSchedule: c.schedule(warmup, c.Steps), Compute: compute, MicroBatch: c.MicroBatch,
 		Devices: devices, Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: logger,
 		Trained: gradientEvents(s.events, logger), StatsEvery: c.statsEvery(),
 	})
 	if err != nil {
-		return false, err
+		return false, s.explain(err)
 	}
 	leaveLittle(4 * s.learner.Elements())
 	return false, s.restore(ctx, state)
@@ -375,7 +380,7 @@ func (s *solo) next(ctx context.Context) (float64, error) {
 	begun := time.Now()
 	loss, err := s.learner.Step(ctx, s.step+1, data.Batch{ID: id, Sequences: sequences})
 	if err != nil {
-		return 0, err
+		return 0, s.explain(err)
 	}
 	s.step++
 	s.loss = loss

@@ -13,10 +13,10 @@ import (
 	"github.com/psyche-go/psyche/base/sysmemory"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/learn/memory"
+	"github.com/psyche-go/psyche/learn/memory/fit"
 	"github.com/psyche-go/psyche/learn/model"
-	"github.com/psyche-go/psyche/learn/needs"
 	"github.com/psyche-go/psyche/learn/torch"
-	"github.com/psyche-go/psyche/record/required"
 )
 
 // readModel reads the model of --model.
@@ -49,7 +49,7 @@ func compareDigest(dir string, s checkpoint.Snapshot) error {
 
 // readFolder reads a model, and prints the progress.
 func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
-	if err := needs.Fits("the weights", uint64(checkpoint.TensorBytes(dir)), sysmemory.Allocatable()); err != nil {
+	if err := memory.Fits("the weights", uint64(checkpoint.TensorBytes(dir)), sysmemory.Allocatable()); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("read %s: %w, or choose a smaller model", dir, err)
 	}
 	m := meter.New(t.Err, "psyche-client: reading the model")
@@ -91,70 +91,79 @@ func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 	return nil
 }
 
-// fittingDevices returns the devices for training, or an error if the memory of the CPU is too
+// training describes the training on a number of devices.
+func (c *soloCommand) training(of memory.Model, devices int) memory.Training {
+	return memory.Training{
+		Model: of, Optimizer: c.optimizer(), Alone: true, Keep: -1,
+		Batch: memory.Batch{
+			Sequences: min(c.MicroBatch, c.TotalBatch), Tokens: uint64(c.SeqLen), TwoBytes: c.twoBytes(), Recompute: c.Recompute,
+			Devices: devices, Data: c.DataParallelism, Tensor: c.TensorParallelism,
+		},
+	}
+}
+
+// microBatchFlag is the flag of solo that sets the sequences of a micro batch.
+const microBatchFlag = "--micro-batch"
+
+// fittingDevices returns the devices for the training, or an error if their memory, or the memory of the CPU, is too
 // small. It warns if the memory is probably too small for a micro batch.
 func (c *soloCommand) fittingDevices(of model.Description, logger *slog.Logger) ([]torch.Device, error) {
 	devices, err := c.trainingDevices(c.deviceFlags)
-	if err == nil && needs.LeastMemory(devices) == 0 { // on the CPU
-		available := sysmemory.Allocatable()
-		if err = c.fits(of.NumParameters, available); err == nil {
-			c.warnOfMemory(of, available, logger)
-		}
+	if err != nil {
+		return nil, err
 	}
-	return devices, err
+	training := c.training(of.Memory(), len(devices))
+	available := fit.Smallest(devices)
+	if len(devices) == 0 {
+		available = sysmemory.Allocatable()
+	}
+	if err := c.fits(training, available); err != nil {
+		return nil, err
+	}
+	c.warnOfMemory(training, available, logger)
+	return devices, nil
 }
 
-// warnOfMemory warns if training on the CPU probably needs more memory than is available.
-func (c *soloCommand) warnOfMemory(of model.Description, available uint64, logger *slog.Logger) {
-	s := needs.Step{MicroBatch: min(c.MicroBatch, c.TotalBatch), Size: required.Value, Recompute: c.Recompute, Flag: "--micro-batch"}
-	if c.ComputeDtype != "f32" {
-		s.Size = 2
-	}
-	working := s.Working(of, uint32(c.SeqLen))
-	if wanted := c.optimizerBytes(of.NumParameters) + working; available > 0 && wanted > available {
-		logger.Warn("the memory may be too small for the training; trying anyway", "needed", diskspace.Format(wanted), "of_a_micro_batch", diskspace.Format(working),
-			"available", diskspace.Format(available), "instead", s.Remedy(of, uint32(c.SeqLen))+"end other programs")
+// warnOfMemory warns if the training probably needs more memory than is available.
+func (c *soloCommand) warnOfMemory(of memory.Training, available uint64, logger *slog.Logger) {
+	if wanted := more(of, of.Needs().Total()); available > 0 && wanted > available {
+		logger.Warn("the memory may be too small for the training; trying anyway", "needed", diskspace.Format(wanted), "of_a_micro_batch", diskspace.Format(of.Working()),
+			"available", diskspace.Format(available), "instead", of.Remedy(microBatchFlag)+"end other programs")
 	}
 }
 
-// optimizerBytes returns the memory of the gradient and the optimizer's values.
-func (c *soloCommand) optimizerBytes(parameters int64) uint64 {
-	values := uint64(2)
-	if c.Optimizer == "adamw" {
-		values = 3
+// more returns the part of a total that is not allocated yet when the model was read: on the CPU all except the
+// weights.
+func more(of memory.Training, total uint64) uint64 {
+	if of.Batch.Devices > 0 || total == math.MaxUint64 {
+		return total
 	}
-	return values * min(weightBytes(parameters), math.MaxUint64/values)
+	return total - of.Model.Weights()
 }
 
 // fitsDisk returns an error if --save has too little space for a checkpoint. An earlier checkpoint stays until the new one
 // is complete.
-func (c *soloCommand) fitsDisk(parameters int64, probe diskspace.Probe) error {
+func (c *soloCommand) fitsDisk(of memory.Model, probe diskspace.Probe) error {
 	if c.Save == "" {
 		return nil
 	}
-	values := uint64(2) // weight and momentum
-	if c.Optimizer == "adamw" {
-		values = 3
-	}
-	bytes := weightBytes(parameters)
-	if bytes < math.MaxUint64/values {
-		bytes *= values
-	}
 	_ = checkpoint.RemoveUnfinishedOf(c.Save) // remains take space; the check reports what is still missing
-	if err := diskspace.Check(c.Save, "the weights and the optimizer's state of a checkpoint", bytes, probe); err != nil {
+	if err := diskspace.Check(c.Save, "the weights and the optimizer's state of a checkpoint", c.training(of, 0).Checkpoint(), probe); err != nil {
 		return fmt.Errorf("--save: %w, choose another folder, or omit --save", err)
 	}
 	return nil
 }
 
-// fits returns an error if the memory that training on the CPU takes is not available. The model itself
-// was already read and is not included.
-func (c *soloCommand) fits(parameters int64, available uint64) error {
+// fits returns an error if the memory that the training certainly takes is not available.
+func (c *soloCommand) fits(of memory.Training, available uint64) error {
+	if of.Batch.Devices > 0 {
+		return of.Needs().Refusal(memory.Machine{Device: available}, "")
+	}
 	kind := "the gradient and the momentum"
 	if c.Optimizer == "adamw" {
 		kind = "the gradient and the means of AdamW"
 	}
-	err := needs.Fits(kind, c.optimizerBytes(parameters), available)
+	err := memory.Fits(kind, more(of, of.Needs().LeastMemory), available)
 	if err != nil {
 		err = fmt.Errorf("train %s: %w, or choose another --device", c.Model, err)
 	}

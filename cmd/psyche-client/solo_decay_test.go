@@ -42,7 +42,7 @@ func TestSoloStableDecay(t *testing.T) {
 				}
 				return
 			}
-			_, lr := o.options(o.warmup(defaultWarmup, 100), 100)
+			lr := o.schedule(o.warmup(defaultWarmup, 100), 100)
 			if test.want.BaseLR = 1e-3; err != nil || *lr.WarmupStableDecay != test.want {
 				t.Fatalf("%+v (%v), want %+v", *lr.WarmupStableDecay, err, test.want)
 			}

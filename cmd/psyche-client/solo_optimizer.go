@@ -89,17 +89,19 @@ func (o soloOptimizer) warmup(usual, steps uint32) uint32 {
 	return min(usual, steps-1)
 }
 
-func (o soloOptimizer) options(warmup, steps uint32) (config.Optimizer, config.LRSchedule) {
-	var optimizer config.Optimizer
+func (o soloOptimizer) optimizer() config.Optimizer {
 	if o.Optimizer == "adamw" {
-		optimizer.AdamW = &config.AdamW{Betas: [2]float64{o.Beta1, o.Beta2}, Eps: o.Eps, WeightDecay: o.WeightDecay, ClipGradNorm: o.ClipGradNorm}
-	} else {
-		optimizer.Distro = &config.Distro{
-			ClipGradNorm: o.ClipGradNorm, WeightDecay: o.WeightDecay, CompressionDecay: o.CompressionDecay,
-			CompressionTopK: o.CompressionTopK, CompressionChunk: o.CompressionChunk, Quantize1Bit: o.Quantize1Bit,
-		}
+		return config.Optimizer{AdamW: &config.AdamW{
+			Betas: [2]float64{o.Beta1, o.Beta2}, Eps: o.Eps, WeightDecay: o.WeightDecay, ClipGradNorm: o.ClipGradNorm,
+		}}
 	}
-	var lr config.LRSchedule
+	return config.Optimizer{Distro: &config.Distro{
+		ClipGradNorm: o.ClipGradNorm, WeightDecay: o.WeightDecay, CompressionDecay: o.CompressionDecay,
+		CompressionTopK: o.CompressionTopK, CompressionChunk: o.CompressionChunk, Quantize1Bit: o.Quantize1Bit,
+	}}
+}
+
+func (o soloOptimizer) schedule(warmup, steps uint32) (lr config.LRSchedule) {
 	switch o.LRSchedule {
 	case "constant":
 		lr.Constant = &config.ConstantLR{BaseLR: o.LR, WarmupSteps: warmup}
@@ -110,5 +112,5 @@ func (o soloOptimizer) options(warmup, steps uint32) (config.Optimizer, config.L
 	case wsd:
 		lr.WarmupStableDecay = o.stableDecay(warmup, steps)
 	}
-	return optimizer, lr
+	return lr
 }

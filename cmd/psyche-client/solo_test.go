@@ -452,7 +452,7 @@ func TestWarnOfMemory(t *testing.T) {
 	c.ComputeDtype = "f32"
 	for available, warns := range map[uint64]bool{0: false, 1 << 20: true, 1 << 40: false} {
 		var log strings.Builder
-		c.warnOfMemory(of, available, slog.New(slog.NewTextHandler(&log, nil)))
+		c.warnOfMemory(c.training(of.Memory(), 0), available, slog.New(slog.NewTextHandler(&log, nil)))
 		if got := strings.Contains(log.String(), "needed=") && strings.Contains(log.String(), "--micro-batch 1 ("); got != warns {
 			t.Errorf("with %d bytes: %q", available, log.String())
 		}

@@ -21,10 +21,10 @@ import (
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/face/dash/gather"
 	"github.com/psyche-go/psyche/face/qrcode"
+	"github.com/psyche-go/psyche/learn/memory"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/invite"
-	"github.com/psyche-go/psyche/record/required"
 )
 
 // hostile is a run's name that contains markup.
@@ -304,8 +304,8 @@ func TestJoinNeeds(t *testing.T) {
 		answer := httptest.NewRecorder()
 		page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/api/run?run=k", nil))
 		var shown struct {
-			Install string         `json:"join_install"`
-			Needs   required.Bytes `json:"join_needs"`
+			Install string       `json:"join_install"`
+			Needs   memory.Bytes `json:"join_needs"`
 		}
 		if err := json.Unmarshal(answer.Body.Bytes(), &shown); err != nil {
 			t.Fatal(err)

@@ -16,9 +16,9 @@ import (
 	"github.com/psyche-go/psyche/face/dash/shown"
 	"github.com/psyche-go/psyche/face/dash/talk"
 	"github.com/psyche-go/psyche/host/server/status"
+	"github.com/psyche-go/psyche/learn/memory"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/invite"
-	"github.com/psyche-go/psyche/record/required"
 )
 
 // maxPoints limits the points of a curve of members' reports.
@@ -68,7 +68,7 @@ type shownRun struct {
 	Install  string          `json:"join_install,omitempty"` // command that installs psyche-client
 	Link     bool            `json:"join_link"`              // the command contains a link, for which there is a QR code
 	Use      string          `json:"use_link,omitempty"`     // of a finished run: link with which programs get its model
-	Needs    *required.Bytes `json:"join_needs,omitempty"`
+	Needs    *memory.Bytes   `json:"join_needs,omitempty"`
 
 	Talk    *talk.Offer      `json:"talk,omitempty"`    // of a finished run: the page's chat with its model
 	Samples *samples.Samples `json:"samples,omitempty"` // texts that the host reports
@@ -132,12 +132,14 @@ func (r *Run) product(s *coordinator.State) (offer *talk.Offer, texts *samples.S
 
 // needs returns the resources that a member's machine needs, or nil if they are unknown or the run
 // is finished.
-func (r *Run) needs(s *coordinator.State) *required.Bytes {
+func (r *Run) needs(s *coordinator.State) *memory.Bytes {
 	model, err := config.DecodeModel(s.Model.Definition)
 	if err != nil || r.Join.Parameters == 0 || s.RunState == coordinator.Finished {
 		return nil
 	}
-	needs := required.Of(model, s.Config.VerificationPercent > 0, r.Join.Parameters, required.Kept)
+	needs := memory.Training{
+		Model: memory.Model{Parameters: r.Join.Parameters}, Optimizer: model.Optimizer, Audited: s.Config.VerificationPercent > 0, Keep: memory.Kept,
+	}.Needs().Bytes
 	return &needs
 }
 

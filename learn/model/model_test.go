@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/weights"
+	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
@@ -133,7 +134,7 @@ func TestEveryArchitecture(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen[description.Architecture] = true
-			checkNew(t, e, text, description.NumParameters)
+			checkNew(t, e, text, description)
 		})
 	}
 	for _, name := range model.Architectures() {
@@ -145,7 +146,7 @@ func TestEveryArchitecture(t *testing.T) {
 
 // checkNew creates a new model, a twin and a copy, and checks the number of parameters and the
 // tensors of each.
-func checkNew(t *testing.T, e *torch.Engine, config []byte, parameters int64) {
+func checkNew(t *testing.T, e *torch.Engine, config []byte, description model.Description) {
 	t.Helper()
 	want, err := model.Init(config, 3)
 	if err != nil {
@@ -164,12 +165,15 @@ func checkNew(t *testing.T, e *torch.Engine, config []byte, parameters int64) {
 		t.Fatal(err)
 	}
 	for _, m := range []model.Model{copied, twin, m} {
-		var count int64
+		var count, hidden int64
 		for _, p := range m.Parameters() {
 			count += p.Tensor.Numel()
+			if weights.Hidden(p.Name, p.Tensor.Shape()) {
+				hidden += p.Tensor.Numel()
+			}
 		}
-		if count != parameters {
-			t.Errorf("%d parameters, described as %d", count, parameters)
+		if count != description.NumParameters || hidden != description.NumHidden {
+			t.Errorf("%d parameters, of which %d are in matrices between hidden layers; described as %+v", count, hidden, description)
 		}
 		if err := model.SetWeights(t.Context(), m, want); err != nil {
 			t.Error(err)

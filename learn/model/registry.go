@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/memory"
 	"github.com/psyche-go/psyche/learn/model/deepseek"
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 	"github.com/psyche-go/psyche/learn/model/llama"
@@ -27,11 +28,20 @@ type Description struct {
 	VocabSize     int
 	MaxTokens     int
 	NumParameters int64
-	Experts       bool // tokens are routed to some of many feed-forward layers
+	NumHidden     int64 // of NumParameters: in matrices between hidden layers
+	Experts       bool  // tokens are routed to some of many feed-forward layers
 
 	// Activations is the minimum number of values that training keeps for each token for the
 	// backward pass, and Recomputed the same with Options.Recompute.
 	Activations, Recomputed int64
+}
+
+// Memory returns the sizes that package memory needs.
+func (d Description) Memory() memory.Model {
+	return memory.Model{
+		Parameters: uint64(d.NumParameters), Matrices: uint64(d.NumHidden), Vocabulary: uint64(d.VocabSize),
+		Activations: uint64(d.Activations), Recomputed: uint64(d.Recomputed),
+	}
 }
 
 // Options are the settings of a model's computation. The zero value computes in f32.
@@ -81,7 +91,7 @@ var dense = architecture{
 		}
 		return Description{
 			Architecture: c.Architecture, VocabSize: c.VocabSize, MaxTokens: c.MaxPositionEmbeddings, NumParameters: llama.NumParameters(c),
-			Experts: c.Experts.Count > 0, Activations: llama.Activations(c, false), Recomputed: llama.Activations(c, true),
+			NumHidden: llama.NumHidden(c), Experts: c.Experts.Count > 0, Activations: llama.Activations(c, false), Recomputed: llama.Activations(c, true),
 		}, nil
 	},
 	init: func(config []byte, seed uint64, made func(int64)) ([]safetensors.Tensor, error) {
@@ -112,7 +122,7 @@ var deepSeek = architecture{
 		}
 		return Description{
 			Architecture: c.Architecture, VocabSize: c.VocabSize, MaxTokens: c.MaxPositionEmbeddings, NumParameters: deepseek.NumParameters(c),
-			Experts: c.NumExperts > 0, Activations: deepseek.Activations(c, false), Recomputed: deepseek.Activations(c, true),
+			NumHidden: deepseek.NumHidden(c), Experts: c.NumExperts > 0, Activations: deepseek.Activations(c, false), Recomputed: deepseek.Activations(c, true),
 		}, nil
 	},
 	init: func(config []byte, seed uint64, made func(int64)) ([]safetensors.Tensor, error) {

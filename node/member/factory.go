@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/memory/fit"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/train"
@@ -101,25 +102,31 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 			o.Logger.Warn("computing in f32", "because", "the run has audits, and results in bf16 of a model with experts, or of many local steps, differ too much between machines")
 		}
 	}
-	if o.Optimizer.LocalSteps != nil {
-		made, err := train.NewLocal(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		f.made = made
-		f.options.Measuring.Use(made, snapshot)
-		if definition.Audited {
-			return New(made, f.options.Measuring, heldOut), nil
-		}
-		return newLearner(made, f.options.Measuring, heldOut), nil
+	predicted, devices := fit.Of(o, description, uint64(run.MaxSeqLen)), o.Devices
+	return f.learner(ctx, o, heldOut, func(err error) error { return fit.Explain(err, predicted, "", devices) })
+}
+
+// learner makes the trainer of a run. explain adds advice to errors of failed allocations.
+func (f *Factory) learner(ctx context.Context, o train.Options, heldOut [][]int32, explain func(error) error) (env.Trainer, error) {
+	local := o.Optimizer.LocalSteps != nil
+	build := train.New
+	if local {
+		build = train.NewLocal
 	}
-	made, err := train.New(ctx, o)
+	made, err := build(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, explain(err)
 	}
 	f.made = made
-	f.options.Measuring.Use(made, snapshot)
-	return New(made, f.options.Measuring, heldOut), nil
+	f.options.Measuring.Use(made, o.Model)
+	if local && !o.Audited {
+		learner := newLearner(made, f.options.Measuring, heldOut)
+		learner.explain = explain
+		return learner, nil
+	}
+	trainer := New(made, f.options.Measuring, heldOut)
+	trainer.explain = explain
+	return trainer, nil
 }
 
 // IsDummy reports whether a run trains the dummy model, which exists to test the network.

@@ -27,8 +27,9 @@ type trainer interface {
 type Learner struct {
 	trainer
 	measuring   Measuring
-	heldOut     [][]int32 // sequences of tokens
-	speculating func()    // ends Busy after Speculate; nil: no speculation
+	heldOut     [][]int32             // sequences of tokens
+	speculating func()                // ends Busy after Speculate; nil: no speculation
+	explain     func(err error) error // adds advice to errors of failed allocations; nil: no advice
 }
 
 // audited is a trainer whose results can be audited.
@@ -128,7 +129,15 @@ func (t *Learner) Confirm(step uint32) bool {
 // Train implements env.Trainer.
 func (t *Learner) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	defer t.busy()()
-	return t.trainer.Train(ctx, step, batch, begun)
+	payload, loss, err := t.trainer.Train(ctx, step, batch, begun)
+	return payload, loss, t.explained(err)
+}
+
+func (t *Learner) explained(err error) error {
+	if t.explain == nil {
+		return err
+	}
+	return t.explain(err)
 }
 
 // Apply implements env.Trainer.
@@ -138,7 +147,7 @@ func (t *Learner) Apply(ctx context.Context, step uint32, payloads [][]byte, own
 	if err == nil {
 		t.measuring.Changed(step)
 	}
-	return err
+	return t.explained(err)
 }
 
 // Snapshot implements env.Trainer.

@@ -52,24 +52,22 @@ func Init(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor 
 
 // NumParameters returns the number of trainable values in a model of that config.
 func NumParameters(c Config) int64 {
-	count := func(shapes map[string][]int64) int64 {
-		total := int64(0)
-		for name, shape := range shapes {
-			n := int64(1)
-			for _, size := range shape {
-				n *= size
-			}
-			if name != correctionName {
-				total += n
-			}
-		}
-		return total
-	}
-	total := count(weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings))
+	return number(c, func(name string, _ []int64) bool { return name != correctionName })
+}
+
+// NumHidden returns the number of trainable values in matrices between hidden layers.
+func NumHidden(c Config) int64 {
+	return number(c, func(name string, shape []int64) bool { return name != correctionName && weights.Hidden(name, shape) })
+}
+
+// number returns the number of values in tensors for which which returns true. The names of tensors in layers have no
+// prefix.
+func number(c Config, which func(name string, shape []int64) bool) int64 {
+	total := weights.Count(weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings), which)
 	for i := range c.NumHiddenLayers {
-		total += count(layerShapes(c, i))
+		total += weights.Count(layerShapes(c, i), which)
 		if c.sparse(i) {
-			total += int64(c.NumExperts) * count(expertShapes(c))
+			total += int64(c.NumExperts) * weights.Count(expertShapes(c), which)
 		}
 	}
 	return total

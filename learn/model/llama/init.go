@@ -37,18 +37,12 @@ func initial(c Config, seed uint64, name string, shape []int64) safetensors.Tens
 
 // NumParameters returns the number of trainable values in a model of that config.
 func NumParameters(c Config) int64 {
-	var total int64
-	for name, shape := range shapes(c) {
-		if fixed(name) {
-			continue
-		}
-		n := int64(1)
-		for _, size := range shape {
-			n *= size
-		}
-		total += n
-	}
-	return total
+	return weights.Count(shapes(c), func(name string, _ []int64) bool { return !fixed(name) })
+}
+
+// NumHidden returns the number of trainable values in matrices between hidden layers.
+func NumHidden(c Config) int64 {
+	return weights.Count(shapes(c), func(name string, shape []int64) bool { return !fixed(name) && weights.Hidden(name, shape) })
 }
 
 // fixed reports whether a tensor of a checkpoint is not trained.

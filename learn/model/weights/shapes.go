@@ -33,3 +33,24 @@ func OuterShapes(vocabulary, hidden int64, tied bool) map[string][]int64 {
 	}
 	return all
 }
+
+// Hidden reports whether a trained tensor is a matrix between hidden layers, or several such matrices stacked.
+// Embeddings, the output layer and stacked biases of experts are not.
+func Hidden(name string, shape []int64) bool {
+	return len(shape) >= 2 && !strings.HasSuffix(name, "_bias") && name != "model.embed_tokens.weight" && name != "lm_head.weight"
+}
+
+// Count returns the number of values in tensors, by their names, for which which returns true.
+func Count(shapes map[string][]int64, which func(name string, shape []int64) bool) (total int64) {
+	for name, shape := range shapes {
+		if !which(name, shape) {
+			continue
+		}
+		n := int64(1)
+		for _, size := range shape {
+			n *= size
+		}
+		total += n
+	}
+	return total
+}
