@@ -37,6 +37,10 @@ func (c *doctorCommand) Run(ctx context.Context, t terminal) error {
 			return err
 		}
 	}
+	for _, f := range findParts("/", loadErr).fixes() {
+		row("missing", "%s", f.missing)
+		row("  run", "%s", f.command)
+	}
 	predictErr := c.predict(row)
 	if _, err := fmt.Fprint(t.Out, text.String()); err != nil {
 		return err
