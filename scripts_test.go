@@ -83,3 +83,72 @@ func TestVerifierDependsOnSourcesOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestGPUCheckContinues runs parts of scripts/gpu-check.sh with fake programs. A failed part must not stop the later
+// parts, and the table must contain each part with its result and its number.
+func TestGPUCheckContinues(t *testing.T) {
+	for _, program := range []string{"bash", "timeout", "awk"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	script, err := os.ReadFile("scripts/gpu-check.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "scripts", "gpu-check.sh")
+	programs := map[string]string{path: string(script)}
+	for name, text := range map[string]string{
+		"psyche": "", "step": "echo x: skipped, no torch", "distro": "", "cuda.test": "", "honest": "exit 1",
+		"psyche-client": `if [ "$1" = doctor ]; then echo "  memory   needs at least 1.5 GiB of 8 GiB"; exit; fi
+while [ $# -gt 0 ] && [ "$1" != --events-dir ]; do shift; done
+if [ $# -gt 0 ]; then mkdir -p "$2"; echo '{"seconds":0.5,"memory":1073741824}' >"$2/events.jsonl"; fi`,
+	} {
+		programs[filepath.Join(dir, "build", "gpu", "bin", name)] = "#!/usr/bin/env bash\n" + text + "\n"
+	}
+	for name, text := range programs {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "proof", "bench", "honest"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "proof", "bench", "honest", "rows-gpu.toml"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(parts ...string) (string, int) {
+		command := exec.CommandContext(t.Context(), path, parts...)
+		command.Env = append(os.Environ(), "DEVICE=cpu", "MODELS=m", "TOTAL=60")
+		out, err := command.CombinedOutput()
+		t.Logf("%v: %v\n%s", parts, err, out)
+		return string(out), command.ProcessState.ExitCode()
+	}
+	if _, code := run("bits", "audits", "step", "memory"); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	table, err := os.ReadFile(filepath.Join(dir, "build", "gpu", "results.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(table)), "\n")
+	want := [][]string{{"bits", "skipped", "needs a GPU"}, {"audits", "failed", ""}, {"step", "skipped", "no torch"}, {"memory", "ok", "m: peak 1024 MiB"}}
+	if len(lines) != len(want) {
+		t.Fatalf("%q, want %d lines", lines, len(want))
+	}
+	for i, line := range lines {
+		if fields := strings.Split(line, "\t"); len(fields) != 4 || fields[0] != want[i][0] || fields[2] != want[i][1] || !strings.HasPrefix(fields[3], want[i][2]) {
+			t.Errorf("line %q, want %q", line, want[i])
+		}
+	}
+	if _, code := run("bits", "memory"); code != 0 {
+		t.Errorf("exit code %d without a failure", code)
+	}
+	if _, code := run("bits", "absent"); code != 2 {
+		t.Errorf("exit code %d for an unknown part, want 2", code)
+	}
+}
