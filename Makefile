@@ -30,7 +30,7 @@ PSYCHE_RELEASES    ?=
 PSYCHE_RELEASE_KEY ?=
 export PSYCHE_RELEASES PSYCHE_RELEASE_KEY
 
-.PHONY: release test-tools check serve-book psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln plain fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
+.PHONY: cuda cuda-bundle release test-tools check serve-book psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln plain fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -59,7 +59,12 @@ COMMIT  ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/de
 
 # The commit's tag, if it has one. Without it, the version of the programs ends with -dev.
 TAG     ?= $(shell git describe --exact-match --match 'v[0-9]*' --dirty 2>/dev/null)
-STAMP   := -ldflags '-X $(MODULE)/cmd/internal/buildinfo.commit=$(COMMIT) -X $(MODULE)/cmd/internal/buildinfo.tag=$(TAG)'
+STAMP   := -X $(MODULE)/cmd/internal/buildinfo.commit=$(COMMIT) -X $(MODULE)/cmd/internal/buildinfo.tag=$(TAG)
+
+# RPATH is the folder in which the client searches first for libraries that its libraries open, such as the parts of NVRTC.
+# Only the older of the linker's two tags applies to them.
+RPATH   ?=
+LINK     = -extldflags "-Wl,--disable-new-dtags,-rpath,$(RPATH)"
 
 ## build: build both programs, links with the names of the original Psyche's programs, the libtorch shim, and the verifier for browsers
 build: shim psyche psyche-client verifier
@@ -69,7 +74,7 @@ build: shim psyche psyche-client verifier
 	ln -sf psyche $(BIN)/psyche-solana-client
 
 psyche:
-	CGO_ENABLED=0 $(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche ./cmd/psyche
+	CGO_ENABLED=0 $(GO) build $(TRIMPATH) -ldflags '$(STAMP)' -o $(BIN)/psyche ./cmd/psyche
 
 ## verifier: build the verifier, which pages send to browsers so that users can check a log themselves
 verifier:
@@ -79,7 +84,26 @@ verifier:
 	@cp "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(BUILD)/lib/
 
 psyche-client: setup
-	$(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche-client ./cmd/psyche-client
+	$(GO) build $(TRIMPATH) -ldflags '$(STAMP)$(if $(RPATH), $(LINK))' -o $(BIN)/psyche-client ./cmd/psyche-client
+
+# CUDA is the folder of the libtorch for CUDA that scripts/libtorch-cuda.sh installs.
+CUDA    := $(abspath $(BUILD))/cuda
+BUNDLE  := $(BUILD)/cuda-bundle
+VERSION  = $(shell cat cmd/internal/buildinfo/VERSION)
+
+## cuda: build both programs for an NVIDIA GPU, with a libtorch for CUDA that pip downloads (2.5 GB)
+cuda:
+	scripts/libtorch-cuda.sh $(CUDA)
+	LIBTORCH=$(CUDA)/torch $(MAKE) build RPATH=$(CUDA)/nvidia/cu13/lib
+
+## cuda-bundle: make an archive of the client with libtorch for CUDA and all licences, in build/cuda-bundle
+cuda-bundle:
+	scripts/libtorch-cuda.sh $(CUDA)
+	LIBTORCH=$(CUDA)/torch SHIM=$(BUNDLE)/libpsyche_torch.so SHIM_RPATH='$$ORIGIN/libtorch' scripts/build-shim.sh
+	LIBTORCH=$(CUDA)/torch $(MAKE) psyche-client TRIMPATH=-trimpath RPATH='$$$$ORIGIN/../lib/psyche/libtorch' BIN=$(BUNDLE)
+	CGO_ENABLED=1 scripts/licences.sh ./cmd/psyche-client >$(BUNDLE)/licences.txt
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 0) packaging/cuda/bundle.sh $(CUDA) $(BUNDLE)/psyche-client \
+	  $(BUNDLE)/libpsyche_torch.so $(BUNDLE)/licences.txt $(BUNDLE)/psyche-client-cuda-$(VERSION)-linux-amd64.tar.gz
 
 ## manual: write man pages and completions, generated from the programs' definitions
 manual: build

@@ -1,6 +1,8 @@
 package psyche
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,5 +152,59 @@ if [ $# -gt 0 ]; then mkdir -p "$2"; echo '{"seconds":0.5,"memory":1073741824}' 
 	}
 	if _, code := run("bits", "absent"); code != 2 {
 		t.Errorf("exit code %d for an unknown part, want 2", code)
+	}
+}
+
+// TestCUDABundle makes archives of small libraries. Equal files give equal archives. The script refuses a folder without
+// a needed library, or with a package without a licence.
+func TestCUDABundle(t *testing.T) {
+	for _, program := range []string{"bash", "gcc", "readelf", "tar"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	site := t.TempDir()
+	torch, nvidia := filepath.Join(site, "torch", "lib", "libtorch_cuda.so"), filepath.Join(site, "nvidia", "cu13", "lib", "libcublas.so.13")
+	licence := filepath.Join(site, "torch-2.11.0.dist-info", "licenses", "LICENSE")
+	for _, path := range []string{torch, nvidia, licence} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(licence, []byte("terms"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	compile := func(args ...string) {
+		command := exec.CommandContext(t.Context(), "gcc", append([]string{"-shared", "-x", "c", "/dev/null", "-x", "none"}, args...)...)
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	compile("-Wl,-soname,libcublas.so.13", "-o", nvidia)
+	compile("-Wl,--no-as-needed", nvidia, "-o", torch)
+	bundle := func(name string) ([]byte, string) {
+		archive := filepath.Join(t.TempDir(), name, "client.tar.gz")
+		out, err := exec.CommandContext(t.Context(), "packaging/cuda/bundle.sh", site, torch, torch, "LICENSE", archive).CombinedOutput()
+		made, _ := os.ReadFile(archive)
+		if (err == nil) != (len(made) > 0) {
+			t.Errorf("%s: %v, an archive of %d bytes\n%s", name, err, len(made), out)
+		}
+		return made, string(out)
+	}
+	first, _ := bundle("first")
+	if second, out := bundle("second"); len(first) == 0 || !bytes.Equal(first, second) {
+		t.Errorf("archives of %d and %d bytes differ: %s", len(first), len(second), out)
+	}
+	if err := os.Remove(licence); err != nil {
+		t.Fatal(err)
+	}
+	if made, out := bundle("no licence"); made != nil || !strings.Contains(out, "torch-2.11.0.dist-info contains no licence") {
+		t.Errorf("without a licence: %s", out)
+	}
+	if err := errors.Join(os.WriteFile(licence, []byte("terms"), 0o644), os.Remove(nvidia)); err != nil {
+		t.Fatal(err)
+	}
+	if made, out := bundle("no library"); made != nil || !strings.Contains(out, "libcublas.so.13") {
+		t.Errorf("without a library: %s", out)
 	}
 }
