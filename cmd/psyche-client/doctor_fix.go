@@ -62,7 +62,7 @@ func systemID(root string) string {
 // fix is a missing part and the command that adds it.
 type fix struct{ missing, command string }
 
-// fixes lists the missing parts. The parts without which nothing trains come first.
+// fixes lists the missing parts. Parts that every training needs come first.
 func (p parts) fixes() (all []fix) {
 	add := func(missing, command string) { all = append(all, fix{missing, command}) }
 	switch {
@@ -84,7 +84,7 @@ func (p parts) fixes() (all []fix) {
 	}
 	if p.torch.CUDA > 0 && p.kernels != nil {
 		add("the optimizer's kernels ("+p.kernels.Error()+")",
-			"python3 -m pip install --target nvrtc nvidia-cuda-nvrtc && export "+cuda.EnvNVRTC+"=$(dirname nvrtc/nvidia/*/lib/libnvrtc.so.*)")
+			"python3 -m pip install --target nvrtc nvidia-cuda-nvrtc && export "+cuda.EnvNVRTC+"=$(dirname $PWD/nvrtc/nvidia/*/lib/libnvrtc.so.*) && export LD_LIBRARY_PATH=$"+cuda.EnvNVRTC)
 	}
 	return all
 }

@@ -152,7 +152,7 @@ type array struct {
 	when  when
 }
 
-// when tells how long an array exists.
+// when is the lifetime of an array.
 type when int
 
 const (

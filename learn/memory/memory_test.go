@@ -116,7 +116,7 @@ func TestWorking(t *testing.T) {
 }
 
 // TestPredictionsAreSums checks for any training that the totals are the sums of the parts, that a larger training
-// needs at least as much, and that no size overflows.
+// does not need less, and that no size overflows.
 func TestPredictionsAreSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.OneOf(rapid.Uint64Range(0, 1<<34), rapid.Uint64())

@@ -172,7 +172,7 @@ func checkNew(t *testing.T, e *torch.Engine, config []byte, description model.De
 			}
 		}
 		if count != description.NumParameters || hidden != description.NumHidden {
-			t.Errorf("%d parameters, of which %d are in matrices between hidden layers; described as %+v", count, hidden, description)
+			t.Errorf("%d parameters, %d of them in matrices between hidden layers; described as %+v", count, hidden, description)
 		}
 		if err := model.SetWeights(t.Context(), m, want); err != nil {
 			t.Error(err)

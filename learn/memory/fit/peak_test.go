@@ -54,8 +54,8 @@ func shape(vocabulary, hidden, layers int) string {
 		vocabulary, hidden, 3*hidden, layers, tokens)
 }
 
-// TestPeak compares the prediction for a trainer on the CPU with the peak of the resident memory in a process of its
-// own. The peak contains garbage, results, and scratch memory of libtorch, so it may exceed the prediction.
+// TestPeak compares the prediction for a trainer on the CPU with the peak of the resident memory in a new process.
+// The peak contains garbage, results, and scratch memory of libtorch, so it may exceed the prediction.
 func TestPeak(t *testing.T) {
 	if number, err := strconv.Atoi(os.Getenv(measuredEnv)); err == nil {
 		fmt.Printf("peak %d\n", peak(t, number))
