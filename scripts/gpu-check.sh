@@ -94,9 +94,17 @@ python_torch() {
   if [ -e "$found/lib/libtorch_cuda.so" ]; then echo "$found"; fi
 }
 
+# find_torch exports the folder of libtorch, and lets NVRTC of Python's packages find its own parts.
+find_torch() {
+  local folder
+  export LIBTORCH=${LIBTORCH:-$(python_torch)}
+  for folder in "$LIBTORCH"/../nvidia/cu13/lib "$LIBTORCH"/../nvidia/cuda_nvrtc/lib; do
+    if [ -n "$LIBTORCH" ] && [ -d "$folder" ]; then export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; fi
+  done
+}
+
 part_shim() {
-  local found=${LIBTORCH:-$(python_torch)}
-  LIBTORCH=$found SHIM=$PSYCHE_TORCH_SHIM scripts/build-shim.sh
+  SHIM=$PSYCHE_TORCH_SHIM scripts/build-shim.sh
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
   "$bin/psyche-client" doctor --device "$device" | tee "$out/doctor.txt"
   number "$(awk -v d="${device/%cuda/cuda:0}" '$1 == (d == "cpu" ? "libtorch" : d) { print; exit }' "$out/doctor.txt")"
@@ -274,6 +282,7 @@ case ${chosen[0]} in programs | pack)
   ;;
 esac
 have_programs
+find_torch
 
 status=0 deadline=$((SECONDS + ${TOTAL:-660}))
 : >"$out/results.tsv"
