@@ -58,10 +58,11 @@ type Training struct {
 	Batch Batch
 }
 
-// Bytes is the part of a prediction that does not depend on the member's machine, if the CPU computes.
+// Bytes is the part of a prediction that the page of a run shows, for members whose CPU computes. In Needs, Memory is the
+// main memory of any member, and includes a micro batch that the CPU computes.
 type Bytes struct {
 	Model  uint64 `json:"model"`  // weights, as sent and stored
-	Memory uint64 `json:"memory"` // main memory
+	Memory uint64 `json:"memory"` // weights, gradient, optimizer state, and a copy of the model for other members unless that copy is on disk; excludes the memory of a micro batch
 	Disk   uint64 `json:"disk"`   // kept checkpoints, one checkpoint being written, and the optimizer state
 	Result uint64 `json:"result"` // approximate size of a member's result; 0: not known
 }
