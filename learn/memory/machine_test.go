@@ -78,6 +78,10 @@ func TestRemedy(t *testing.T) {
 		"--micro-batch-size 1 --recompute --compute-dtype bf16 (then at least 400 B), "; got != want {
 		t.Errorf("of a large micro batch: %q, want %q", got, want)
 	}
+	single := training
+	if single.Batch.Sequences = 1; strings.Contains(single.Remedy(""), "--micro-batch-size") || strings.Count(single.Remedy(""), "--recompute") != 2 {
+		t.Errorf("of one sequence: %q", single.Remedy(""))
+	}
 	least := training
 	if least.Batch = (Batch{Sequences: 1, Tokens: 10, TwoBytes: true, Recompute: true}); least.Remedy("--micro-batch") != "" {
 		t.Errorf("of the smallest: %q", least.Remedy("--micro-batch"))
@@ -94,10 +98,12 @@ func TestAdvice(t *testing.T) {
 	onDevice := training
 	onDevice.Batch.Devices = 1
 	for has, want := range map[uint64][]string{
-		0:    {"--micro-batch 1 (", "--recompute (", "bf16 ("},
-		4200: {"--micro-batch 1 (", "--recompute (", "--micro-batch 1 --recompute --compute-dtype bf16 ("},
-		1000: {"; use less: --micro-batch 1 --recompute --compute-dtype bf16 ("},
-		100:  {"no flag"},
+		0:       {"--micro-batch 1 (", "--recompute (", "bf16 ("},
+		4200:    {"--micro-batch 1 (", "--recompute (", "--micro-batch 1 --recompute --compute-dtype bf16 ("},
+		10000:   {"--micro-batch 2 (", "--recompute (", "--micro-batch 1 --recompute --compute-dtype bf16 ("},
+		1 << 20: {"--micro-batch 4 (", "--recompute (", "--compute-dtype bf16 ("},
+		1000:    {"; use less: --micro-batch 1 --recompute --compute-dtype bf16 ("},
+		100:     {"no flag"},
 	} {
 		got := onDevice.Advice("--micro-batch", has)
 		for _, part := range append(want, "device memory") {

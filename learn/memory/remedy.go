@@ -14,34 +14,63 @@ type way struct {
 	total uint64 // memory that the training then needs, see Needs.Total
 }
 
-// ways lists the changes that need less memory than now, each alone, and all together. flag is the flag that sets the
-// sequences of a micro batch; "" means --micro-batch-size.
-func (t Training) ways(flag string) (all []way) {
+// ways lists the changes that need less memory than now: fewer sequences, each other flag alone, and one sequence with
+// all these flags. flag is the flag that sets the sequences of a micro batch; "" means --micro-batch-size. has is the
+// available memory. If has is 0, it is unknown, and the list has one sequence instead of a larger number that fits.
+func (t Training) ways(flag string, has uint64) (all []way) {
+	flag = cmp.Or(flag, "--micro-batch-size")
 	now, together := t.Needs().Total(), t
-	var flags []string
-	add := func(name string, change func(*Batch)) {
-		changed := t
-		change(&changed.Batch)
-		if total := changed.Needs().Total(); total < now {
+	var names []string
+	if t.Batch.Sequences > 1 {
+		together.Batch.Sequences = 1
+		names = append(names, flag+" 1")
+	}
+	add := func(name string, changed Training) bool {
+		total := changed.Needs().Total()
+		if total < now {
 			all = append(all, way{name, total})
-			change(&together.Batch)
-			flags = append(flags, name)
+		}
+		return total < now
+	}
+	fewer := t.fewer(has)
+	add(fmt.Sprintf("%s %d", flag, fewer.Batch.Sequences), fewer)
+	for _, other := range []struct {
+		name   string
+		change func(*Batch)
+	}{
+		{"--recompute", func(b *Batch) { b.Recompute = true }},
+		{"--compute-dtype bf16", func(b *Batch) { b.TwoBytes = true }},
+	} {
+		changed := t
+		other.change(&changed.Batch)
+		if add(other.name, changed) {
+			other.change(&together.Batch)
+			names = append(names, other.name)
 		}
 	}
-	add(cmp.Or(flag, "--micro-batch-size")+" 1", func(b *Batch) { b.Sequences = min(b.Sequences, 1) })
-	add("--recompute", func(b *Batch) { b.Recompute = true })
-	add("--compute-dtype bf16", func(b *Batch) { b.TwoBytes = true })
-	if total := together.Needs().Total(); len(flags) > 1 && total < now {
-		all = append(all, way{strings.Join(flags, " "), total})
+	if len(names) > 1 {
+		add(strings.Join(names, " "), together)
 	}
 	return all
+}
+
+// fewer returns the training with at most half as many sequences in a micro batch, so that it fits into has bytes if
+// possible. If has is 0, it has one sequence.
+func (t Training) fewer(has uint64) Training {
+	for t.Batch.Sequences > 1 {
+		t.Batch.Sequences /= 2
+		if has > 0 && t.Needs().Total() <= has {
+			break
+		}
+	}
+	return t
 }
 
 // Remedy lists the flags that need less memory, with the memory that the training then needs. The list ends with a
 // comma, and is empty if there are no such flags. flag is as in ways.
 func (t Training) Remedy(flag string) string {
 	text := ""
-	for _, w := range t.ways(flag) {
+	for _, w := range t.ways(flag, 0) {
 		text += fmt.Sprintf("%s (then at least %s), ", w.flags, diskspace.Format(w.total))
 	}
 	return text
@@ -61,7 +90,7 @@ func (t Training) Advice(flag string, has uint64) string {
 		text = fmt.Sprintf("the training needs at least %s of %s", needs, where)
 	}
 	var fitting []string
-	for _, w := range t.ways(flag) {
+	for _, w := range t.ways(flag, has) {
 		if has == 0 || w.total <= has {
 			fitting = append(fitting, fmt.Sprintf("%s (at least %s)", w.flags, diskspace.Format(w.total)))
 		}
