@@ -75,7 +75,9 @@ func TestPeak(t *testing.T) {
 			}
 			var got float64
 			if _, after, found := strings.Cut(string(out), "peak "); found {
-				fmt.Sscan(after, &got)
+				if _, err := fmt.Sscan(after, &got); err != nil {
+					t.Fatal(err)
+				}
 			}
 			want := float64(predicted(t, i).Needs().Memory)
 			t.Logf("peak %.1f MB, predicted %.1f MB: %.2f", got/1e6, want/1e6, got/want)
