@@ -66,7 +66,7 @@ func parseLdd(text string) ([]library, error) {
 		case name != filepath.Base(name):
 			return nil, fmt.Errorf("%s: %w; want a name without a folder", name, errNotFound)
 		case strings.HasPrefix(name, "libtorch_cuda"):
-			return nil, fmt.Errorf("%w (%s); set LIBTORCH to a libtorch for CPUs", errCUDA, path)
+			return nil, fmt.Errorf("%w (%s); set LIBTORCH to a libtorch for CPUs, or run make cuda-bundle", errCUDA, path)
 		}
 		all = append(all, library{name: name, path: path})
 	}
