@@ -184,7 +184,7 @@ INLINE void decode(const decoding *d, int add) {
 	__shared__ float tile[TILE];
 	__shared__ merging merged;
 	const int lane = threadIdx.x;
-	for (long long work = blockIdx.x; work < d->m.firsts[d->m.tensors]; work += gridDim.x) {
+	for (long long work = d->m.firsts[0] + blockIdx.x; work < d->m.firsts[d->m.tensors]; work += gridDim.x) {
 		const long long tensor = tensor_of(&d->m, work), strip = work - d->m.firsts[tensor];
 		const plan *p = &d->m.plans[tensor];
 		const int rows = p->column.n, cols = p->row.n;

@@ -40,7 +40,7 @@ typedef struct {
 } plan;
 
 // The tensors of a model, and the work items of a kernel, such as chunks. The items of tensor t are
-// firsts[t] to firsts[t + 1].
+// firsts[t] to firsts[t + 1]. For a part of a model, firsts[0] is not zero.
 typedef struct {
 	const plan *plans;
 	const long long *firsts;

@@ -16,7 +16,14 @@ import (
 func (m *Model) ApplyLevels(results [][]codec.TensorResult, weights []Tensor, p localsteps.ApplyParams) error {
 	scales, err := m.checkLevels(results, weights, p)
 	if err == nil && len(results) > 0 {
-		err = m.within(func(machine *machine) error { return m.applyLevels(machine, results, weights, scales) })
+		err = m.within(func(machine *machine) error {
+			for _, part := range m.parts(results) {
+				if err := m.applyLevels(machine, part, results, weights, scales); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("apply levels: %w", err)
@@ -52,22 +59,22 @@ func (m *Model) checkLevels(results [][]codec.TensorResult, weights []Tensor, p 
 	})
 }
 
-func (m *Model) applyLevels(machine *machine, results [][]codec.TensorResult, weights []Tensor, scales []localsteps.Scales) error {
-	var units []float64
-	shares := make([]float64, 0, len(results)*len(m.layouts))
-	for _, s := range scales {
+// applyLevels applies results to a part of the model.
+func (m *Model) applyLevels(machine *machine, p part, results [][]codec.TensorResult, weights []Tensor, scales []localsteps.Scales) error {
+	var units, shares []float64
+	for _, s := range scales[p.first:p.end] {
 		units = append(units, s.Units[:]...)
 	}
 	for r := range results {
-		for _, s := range scales {
+		for _, s := range scales[p.first:p.end] {
 			shares = append(shares, s.Shares[r])
 		}
 	}
 	t := m.device.newTransfer(machine)
-	to, sent, sharesAt, unitsAt := t.addresses(weights), m.upload(t, results), t.input(bytesOf(shares)), t.input(bytesOf(units))
-	rates, means := t.input(make([]byte, 8)), t.input(make([]byte, len(m.layouts)*descriptorSize))
-	for i, l := range m.layouts {
-		places := room(l, results, i)
+	to, sent, sharesAt, unitsAt := t.addresses(weights[p.first:p.end]), m.upload(t, p, results), t.input(bytesOf(shares)), t.input(bytesOf(units))
+	rates, means := t.input(make([]byte, 8)), t.input(make([]byte, (p.end-p.first)*descriptorSize))
+	for i, l := range m.layouts[p.first:p.end] {
+		places := room(l, results, p.first+i)
 		counts, indices, values := t.output(2*l.Chunks()), t.output(2*l.Chunks()*places), t.output(4*l.Chunks()*places)
 		t.describe(means+i*descriptorSize, places, counts, indices, values)
 	}
@@ -75,14 +82,14 @@ func (m *Model) applyLevels(machine *machine, results [][]codec.TensorResult, we
 		return err
 	}
 	mean := meanArguments{
-		model: m.of(m.chunks), results: t.at(sent), count: int64(len(results)),
+		model: m.partOf(m.chunks, p), results: t.at(sent), count: int64(len(results)),
 		shares: t.at(sharesAt), units: t.at(unitsAt), means: t.at(means), scale: scales[0].Mean,
 	}
-	if err := machine.launch(kernelMean, m.chunks.count(), 0, unsafe.Pointer(&mean)); err != nil {
+	if err := machine.launch(kernelMean, m.chunks.of(p), 0, unsafe.Pointer(&mean)); err != nil {
 		return err
 	}
-	add := decodeArguments{model: m.of(m.strips), results: t.at(means), count: 1, to: t.at(to), rates: t.at(rates)}
-	if err := machine.launch(kernelAdd, m.strips.count(), 0, unsafe.Pointer(&add)); err != nil {
+	add := decodeArguments{model: m.partOf(m.strips, p), results: t.at(means), count: 1, to: t.at(to), rates: t.at(rates)}
+	if err := machine.launch(kernelAdd, m.strips.of(p), 0, unsafe.Pointer(&add)); err != nil {
 		return err
 	}
 	return machine.wait()

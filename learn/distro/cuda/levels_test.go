@@ -41,6 +41,7 @@ func testLevels(t *testing.T, d *Device, cases int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range cases {
 		r := newModelRig(t, d, 1, layouts)
+		r.model.staging = []int{defaultStaging, 0, 9000}[random.IntN(3)]
 		weights := r.values(random.Uint64(), 1)
 		weightsThere, weightsAt := r.upload(t, weights)
 		results := make([][]codec.TensorResult, random.IntN(40))

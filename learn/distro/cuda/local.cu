@@ -156,7 +156,7 @@ INLINE void number_words(const averaging *d, averages *a, int *total) {
 // The change of the coefficients of each chunk: the mean of the results, times the rate.
 KERNEL psyche_local_mean(averaging d) {
 	__shared__ averages a;
-	for (long long number = blockIdx.x; number < d.m.firsts[d.m.tensors]; number += gridDim.x) {
+	for (long long number = d.m.firsts[0] + blockIdx.x; number < d.m.firsts[d.m.tensors]; number += gridDim.x) {
 		const long long tensor = tensor_of(&d.m, number), chunk = number - d.m.firsts[tensor];
 		const plan *p = &d.m.plans[tensor];
 		const sent *to = &d.means[tensor];

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
@@ -23,6 +22,7 @@ type Model struct {
 	memory  DevicePointer
 	plans   DevicePointer
 	firsts  DevicePointer // number of the first entry of each tensor
+	staging int           // bytes of results that Apply uploads together, if they have several tensors
 	// The work items of the kernels.
 	chunks, strips, blocks, samples items
 }
@@ -35,6 +35,12 @@ type items struct {
 
 func (i items) count() int { return int(i.firsts[len(i.firsts)-1]) }
 
+// of returns the number of items of a part of the model.
+func (i items) of(p part) int { return int(i.firsts[p.end] - i.firsts[p.first]) }
+
+// part is a part of a model: the tensors first to end.
+type part struct{ first, end int }
+
 // The constants of measure.cu with these names.
 const (
 	blockSize  = 1 << 16 // BLOCK
@@ -42,13 +48,15 @@ const (
 	whole      = 1 << 15 // WHOLE
 )
 
+const defaultStaging = 256 << 20
+
 // NewModel prepares a device for the tensors of a model. topK is the maximum number of coefficients
 // of a chunk in the results of Encode. The caller must close the model before the device.
 func (d *Device) NewModel(layouts []distro.Layout, topK int) (*Model, error) {
 	if len(layouts) == 0 || topK < 1 {
 		return nil, fmt.Errorf("model: %w: %d tensors, top-k %d: want at least 1", distro.ErrInput, len(layouts), topK)
 	}
-	m := &Model{device: d, layouts: layouts, topK: topK}
+	m := &Model{device: d, layouts: layouts, topK: topK, staging: defaultStaging}
 	if err := d.within(m.build); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
@@ -129,8 +137,15 @@ func (m *Model) within(f func(*machine) error) error {
 }
 
 // of returns the model's tables for a kernel.
-func (m *Model) of(i items) modelArguments {
-	return modelArguments{plans: m.plans, firsts: i.at, tensors: int64(len(m.layouts))}
+func (m *Model) of(i items) modelArguments { return m.partOf(i, part{0, len(m.layouts)}) }
+
+// partOf returns the tables of a part of the model.
+func (m *Model) partOf(i items, p part) modelArguments {
+	return modelArguments{
+		plans:   m.plans + DevicePointer(p.first*int(unsafe.Sizeof(planArguments{}))),
+		firsts:  i.at + DevicePointer(8*p.first),
+		tensors: int64(p.end - p.first),
+	}
 }
 
 // check rejects tensors that do not match the layouts.
@@ -199,40 +214,6 @@ func (m *Model) squares(tensors []Tensor) ([]float64, error) {
 	})
 }
 
-// Apply is distro.Kernel.DecodeApply for all tensors, bit for bit. results[r][i] is result r of
-// tensor i. It checks every argument before it changes any weight. After an error of the driver the
-// weights are undefined.
-func (m *Model) Apply(results [][]codec.TensorResult, weights []Tensor, p distro.ApplyParams) error {
-	if err := m.checkApply(results, weights, p); err != nil {
-		return err
-	}
-	if err := m.decode(kernelApply, results, weights, p); err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	return nil
-}
-
-func (m *Model) checkApply(results [][]codec.TensorResult, weights []Tensor, p distro.ApplyParams) error {
-	if err := m.check("weights", weights); err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	if len(results) > maxResults {
-		return fmt.Errorf("decode: %w: %d results, at most %d", distro.ErrInput, len(results), maxResults)
-	}
-	for r, result := range results {
-		if len(result) != len(m.layouts) {
-			return fmt.Errorf("decode: result %d: %w: %d tensors, want %d", r, distro.ErrInput, len(result), len(m.layouts))
-		}
-	}
-	return m.eachTensor(func(i int) error {
-		ofTensor := make([]codec.TensorResult, len(results))
-		for r, result := range results {
-			ofTensor[r] = result[i]
-		}
-		return distro.CheckApply(m.layouts[i], ofTensor, weights[i].Elements, p)
-	})
-}
-
 // eachTensor calls f for each tensor, on several goroutines.
 func (m *Model) eachTensor(f func(i int) error) error {
 	var group errgroup.Group
@@ -246,66 +227,6 @@ func (m *Model) eachTensor(f func(i int) error) error {
 		})
 	}
 	return group.Wait()
-}
-
-// AddBack is distro.Kernel.AddBack for all tensors, bit for bit.
-func (m *Model) AddBack(delta []Tensor, r []codec.TensorResult) error {
-	if err := m.checkResult("momenta", delta, r); err != nil {
-		return fmt.Errorf("add back: %w", err)
-	}
-	if err := m.decode(kernelAdd, [][]codec.TensorResult{r}, delta, distro.ApplyParams{}); err != nil {
-		return fmt.Errorf("add back: %w", err)
-	}
-	return nil
-}
-
-// checkResult rejects a result that does not match the tensors.
-func (m *Model) checkResult(subject string, tensors []Tensor, r []codec.TensorResult) error {
-	if err := m.check(subject, tensors); err != nil {
-		return err
-	}
-	if len(r) != len(m.layouts) {
-		return fmt.Errorf("%w: a result of %d tensors, want %d", distro.ErrInput, len(r), len(m.layouts))
-	}
-	return m.eachTensor(func(i int) error { return distro.CheckAddBack(m.layouts[i], tensors[i].Elements, r[i]) })
-}
-
-func (m *Model) decode(kernel string, results [][]codec.TensorResult, tensors []Tensor, p distro.ApplyParams) error {
-	return m.within(func(machine *machine) error {
-		t := m.device.newTransfer(machine)
-		to, rates, sent := t.addresses(tensors), t.input(bytesOf(p.Rates(len(results)))), m.upload(t, results)
-		if err := t.send(); err != nil {
-			return err
-		}
-		arguments := decodeArguments{
-			model: m.of(m.strips), results: t.at(sent), count: int64(len(results)),
-			to: t.at(to), rates: t.at(rates), factor: p.WeightFactor,
-		}
-		if err := machine.launch(kernel, m.strips.count(), 0, unsafe.Pointer(&arguments)); err != nil {
-			return err
-		}
-		return machine.wait()
-	})
-}
-
-// upload adds results to a transfer, and returns the offset of their descriptors.
-func (m *Model) upload(t *transfer, results [][]codec.TensorResult) (offset int) {
-	offset = t.input(make([]byte, len(results)*len(m.layouts)*descriptorSize))
-	position := offset
-	for _, result := range results {
-		for i, r := range result {
-			contents := [][]byte{bytesOf(r.Counts), bytesOf(r.Indices), bytesOf(r.Values), bytesOf(r.Units)}
-			var parts []int
-			for _, content := range contents {
-				if len(content) > 0 {
-					parts = append(parts, t.input(content))
-				}
-			}
-			t.describe(position, len(r.Indices)/m.layouts[i].Chunks(), parts...)
-			position += descriptorSize
-		}
-	}
-	return offset
 }
 
 // strips returns the number of strips of a chunk: see strip_width in kernel.cu.

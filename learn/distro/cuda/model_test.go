@@ -152,6 +152,10 @@ func testModel(t *testing.T, d *Device) {
 			t.Fatal(err)
 		}
 	}
+	r.model.staging = 40_000 // divides the model
+	if n := len(r.model.parts(results)); n < 3 || n >= len(r.layouts) {
+		t.Errorf("%d parts of %d tensors", n, len(r.layouts))
+	}
 	if err := r.model.Apply(results, weightsAt, apply); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,133 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+)
+
+// Apply is distro.Kernel.DecodeApply for all tensors, bit for bit. results[r][i] is result r of
+// tensor i. It checks every argument before it changes any weight. After an error of the driver the
+// weights are undefined.
+func (m *Model) Apply(results [][]codec.TensorResult, weights []Tensor, p distro.ApplyParams) error {
+	if err := m.checkApply(results, weights, p); err != nil {
+		return err
+	}
+	if err := m.decode(kernelApply, results, weights, p); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	return nil
+}
+
+func (m *Model) checkApply(results [][]codec.TensorResult, weights []Tensor, p distro.ApplyParams) error {
+	if err := m.check("weights", weights); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	if len(results) > maxResults {
+		return fmt.Errorf("decode: %w: %d results, at most %d", distro.ErrInput, len(results), maxResults)
+	}
+	for r, result := range results {
+		if len(result) != len(m.layouts) {
+			return fmt.Errorf("decode: result %d: %w: %d tensors, want %d", r, distro.ErrInput, len(result), len(m.layouts))
+		}
+	}
+	return m.eachTensor(func(i int) error {
+		ofTensor := make([]codec.TensorResult, len(results))
+		for r, result := range results {
+			ofTensor[r] = result[i]
+		}
+		return distro.CheckApply(m.layouts[i], ofTensor, weights[i].Elements, p)
+	})
+}
+
+// AddBack is distro.Kernel.AddBack for all tensors, bit for bit.
+func (m *Model) AddBack(delta []Tensor, r []codec.TensorResult) error {
+	if err := m.checkResult("momenta", delta, r); err != nil {
+		return fmt.Errorf("add back: %w", err)
+	}
+	if err := m.decode(kernelAdd, [][]codec.TensorResult{r}, delta, distro.ApplyParams{}); err != nil {
+		return fmt.Errorf("add back: %w", err)
+	}
+	return nil
+}
+
+// checkResult rejects a result that does not match the tensors.
+func (m *Model) checkResult(subject string, tensors []Tensor, r []codec.TensorResult) error {
+	if err := m.check(subject, tensors); err != nil {
+		return err
+	}
+	if len(r) != len(m.layouts) {
+		return fmt.Errorf("%w: a result of %d tensors, want %d", distro.ErrInput, len(r), len(m.layouts))
+	}
+	return m.eachTensor(func(i int) error { return distro.CheckAddBack(m.layouts[i], tensors[i].Elements, r[i]) })
+}
+
+// parts divides a model so that the results of each part are not larger than m.staging, if it has
+// several tensors.
+func (m *Model) parts(results [][]codec.TensorResult) []part {
+	parts, size := []part{{}}, 0
+	for i := range m.layouts {
+		ofTensor := 0
+		for _, result := range results {
+			r := result[i]
+			ofTensor += 4*len(r.Values) + 2*len(r.Indices) + 2*len(r.Counts) + len(r.Units)
+		}
+		last := &parts[len(parts)-1]
+		if size += ofTensor; size > m.staging && last.end > last.first {
+			parts, size = append(parts, part{i, i}), ofTensor
+			last = &parts[len(parts)-1]
+		}
+		last.end = i + 1
+	}
+	return parts
+}
+
+func (m *Model) decode(kernel string, results [][]codec.TensorResult, tensors []Tensor, p distro.ApplyParams) error {
+	return m.within(func(machine *machine) error {
+		for _, part := range m.parts(results) {
+			if err := m.decodePart(machine, kernel, part, results, tensors, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (m *Model) decodePart(machine *machine, kernel string, part part, results [][]codec.TensorResult, tensors []Tensor, p distro.ApplyParams) error {
+	t := m.device.newTransfer(machine)
+	to, rates := t.addresses(tensors[part.first:part.end]), t.input(bytesOf(p.Rates(len(results))))
+	sent := m.upload(t, part, results)
+	if err := t.send(); err != nil {
+		return err
+	}
+	arguments := decodeArguments{
+		model: m.partOf(m.strips, part), results: t.at(sent), count: int64(len(results)),
+		to: t.at(to), rates: t.at(rates), factor: p.WeightFactor,
+	}
+	if err := machine.launch(kernel, m.strips.of(part), 0, unsafe.Pointer(&arguments)); err != nil {
+		return err
+	}
+	return machine.wait()
+}
+
+// upload adds the results of a part to a transfer, and returns the offset of their descriptors.
+func (m *Model) upload(t *transfer, p part, results [][]codec.TensorResult) (offset int) {
+	offset = t.input(make([]byte, len(results)*(p.end-p.first)*descriptorSize))
+	position := offset
+	for _, result := range results {
+		for i, r := range result[p.first:p.end] {
+			contents := [][]byte{bytesOf(r.Counts), bytesOf(r.Indices), bytesOf(r.Values), bytesOf(r.Units)}
+			var offsets []int
+			for _, content := range contents {
+				if len(content) > 0 {
+					offsets = append(offsets, t.input(content))
+				}
+			}
+			t.describe(position, len(r.Indices)/m.layouts[p.first+i].Chunks(), offsets...)
+			position += descriptorSize
+		}
+	}
+	return offset
+}
