@@ -73,7 +73,7 @@ sources=("$folder"/*.cc)
 stamp=$({
   echo "$cxx ${flags[*]} ${link[*]}"
   "$cxx" --version
-  cat "${sources[@]}" "$folder"/*.h learn/torch/abi.h learn/torch/cuda/pieces.* "$include/torch/csrc/api/include/torch/version.h"
+  cat "${sources[@]}" "$folder"/*.h learn/torch/abi.h learn/torch/cuda/pieces.h "$include/torch/csrc/api/include/torch/version.h"
   stat -L -c '%n %s %Y' "$lib/libtorch_cpu.so" "$lib/libc10.so"
 } | sha256sum | cut -d' ' -f1)
 if [ -e "$out" ] && [ "$(cat "$out.stamp" 2>/dev/null)" = "$stamp" ]; then exit 0; fi

@@ -139,7 +139,7 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
   X(void, keep_conversions, (pt_tensor * weights, int count), (weights, count))                                      \
   X(void, conversions_changed, (pt_tensor * weights, int count), (weights, count))                                   \
   X(void, drop_conversions, (pt_tensor * weights, int count), (weights, count))                                      \
-  X(void, set_device_kernels, (pt_launch launch, void *context), (launch, context))                                  \
+  X(void, set_device_kernels, (int device, pt_launch launch, void *context), (device, launch, context))              \
   X(void *, address, (pt_tensor t), (t))
 
 typedef struct {

@@ -14,16 +14,16 @@ import (
 	"unsafe"
 )
 
-// compile compiles the kernels for a compute capability, with the first NVRTC library that can be
+// compile compiles text for a compute capability, with the first NVRTC library that can be
 // opened. It returns the PTX including its final zero.
-func compile(paths []string, compute int) ([]byte, error) {
+func compile(paths []string, compute int, text string) ([]byte, error) {
 	table := (*C.psyche_cuda_nvrtc)(C.calloc(1, C.size_t(unsafe.Sizeof(C.psyche_cuda_nvrtc{}))))
 	defer C.free(unsafe.Pointer(table))
 	var reasons []string
 	for _, path := range paths {
 		reason := withPath(path, func(p *C.char) *C.char { return C.psyche_cuda_open_nvrtc(p, table) })
 		if reason == "" {
-			return (&compiler{table}).compile(compute)
+			return (&compiler{table}).compile(compute, text)
 		}
 		reasons = append(reasons, reason)
 	}
@@ -39,12 +39,12 @@ func (c *compiler) failure(call string, code C.int) error {
 	return fmt.Errorf("%s: %s (%d)", call, C.GoString(C.psyche_cuda_nvrtc_error(c.nvrtc, code)), int(code))
 }
 
-func (c *compiler) compile(compute int) ([]byte, error) {
+func (c *compiler) compile(compute int, source string) ([]byte, error) {
 	known, err := c.newest(compute)
 	if err != nil {
 		return nil, err
 	}
-	text, architecture := C.CString(source()), C.CString(fmt.Sprintf("--gpu-architecture=compute_%d", known))
+	text, architecture := C.CString(source), C.CString(fmt.Sprintf("--gpu-architecture=compute_%d", known))
 	defer C.free(unsafe.Pointer(text))
 	defer C.free(unsafe.Pointer(architecture))
 	var program unsafe.Pointer

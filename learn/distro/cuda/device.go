@@ -45,13 +45,14 @@ const maxResults = math.MaxUint16
 // Device computes on one CUDA device. Its methods may be called concurrently; they run one at a
 // time.
 type Device struct {
-	name    string
-	mu      sync.Mutex
-	machine *machine // nil after Close
-	tables  map[int]DevicePointer
-	secants DevicePointer
-	staging space
-	image   []byte // content to write to staging
+	name      string
+	libraries libraries
+	mu        sync.Mutex
+	machine   *machine // nil after Close
+	tables    map[int]DevicePointer
+	secants   DevicePointer
+	staging   space
+	image     []byte // content to write to staging
 }
 
 // Traffic counts the work of a Device.
@@ -82,7 +83,7 @@ func open(libraries libraries, device int) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open CUDA device %d: %w", device, err)
 	}
-	return &Device{name: m.name, machine: m, tables: map[int]DevicePointer{}}, nil
+	return &Device{name: m.name, libraries: libraries, machine: m, tables: map[int]DevicePointer{}}, nil
 }
 
 // Close frees the resources of this package on the device.

@@ -58,7 +58,7 @@ func openMachine(libraries libraries, ordinal int) (_ *machine, err error) {
 			err = errors.Join(err, m.close())
 		}
 	}()
-	ptx, err := compile(libraries.nvrtc(), m.compute)
+	ptx, err := compile(libraries.nvrtc(), m.compute, source())
 	if err != nil {
 		return nil, err
 	}
@@ -133,28 +133,38 @@ func (m *machine) find(ordinal int) error {
 	return m.failure("cuDevicePrimaryCtxRetain", C.psyche_cuDevicePrimaryCtxRetain(m.driver, &m.context, m.device))
 }
 
-// load passes the compiled kernels to the driver.
-func (m *machine) load(ptx []byte) error {
+// load loads the kernels of this package.
+func (m *machine) load(ptx []byte) (err error) {
+	if m.module, err = m.loadModule(ptx); err != nil {
+		return err
+	}
+	for _, name := range kernelNames {
+		if m.kernels[name], err = m.function(m.module, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadModule passes compiled kernels to the driver.
+func (m *machine) loadModule(ptx []byte) (module unsafe.Pointer, err error) {
 	var log [4096]C.char
-	code := C.psyche_cuda_load(m.driver, &m.module, (*C.char)(unsafe.Pointer(unsafe.SliceData(ptx))), &log[0], C.uint(len(log)-1))
+	code := C.psyche_cuda_load(m.driver, &module, (*C.char)(unsafe.Pointer(unsafe.SliceData(ptx))), &log[0], C.uint(len(log)-1))
 	if err := m.failure("cuModuleLoadDataEx", code); err != nil {
 		err = fmt.Errorf("load the kernels, compiled for compute capability %d: %w: %s", m.compute, err, C.GoString(&log[0]))
 		if code == errorUnsupportedPTX {
 			err = fmt.Errorf("%w: the driver is older than NVRTC; install a newer driver, or set %s to an NVRTC that is not newer than the driver: %w", ErrNoCUDA, EnvNVRTC, err)
 		}
-		return err
+		return nil, err
 	}
-	for _, name := range kernelNames {
-		symbol := C.CString(name)
-		var kernel unsafe.Pointer
-		code := C.psyche_cuModuleGetFunction(m.driver, &kernel, m.module, symbol)
-		C.free(unsafe.Pointer(symbol))
-		if err := m.failure("cuModuleGetFunction "+name, code); err != nil {
-			return err
-		}
-		m.kernels[name] = kernel
-	}
-	return nil
+	return module, nil
+}
+
+// function returns a kernel of a module.
+func (m *machine) function(module unsafe.Pointer, name string) (kernel unsafe.Pointer, err error) {
+	symbol := C.CString(name)
+	defer C.free(unsafe.Pointer(symbol))
+	return kernel, m.failure("cuModuleGetFunction "+name, C.psyche_cuModuleGetFunction(m.driver, &kernel, module, symbol))
 }
 
 // within calls f on a thread on which the context is current. A context belongs to an operating

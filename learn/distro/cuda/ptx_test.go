@@ -29,7 +29,7 @@ func TestCompiledKernels(t *testing.T) {
 	}
 	for _, capability := range architectures {
 		t.Run(fmt.Sprintf("sm_%d", capability), func(t *testing.T) {
-			ptx, err := compile(nvrtcPaths(), capability)
+			ptx, err := compile(nvrtcPaths(), capability, source())
 			if errors.Is(err, ErrNoCUDA) {
 				t.Skip(err)
 			}

@@ -75,10 +75,13 @@ INLINE float exponential(float x) {
   return __uint_as_float(__float_as_uint(p) + (__float_as_uint(z) << 23));
 }
 
+// Returns the value of lane (own number XOR offset) of the warp.
+INLINE float across(float v, int offset) { return __uint_as_float(__shfl_xor_sync(EVERY_LANE, __float_as_uint(v), offset)); }
+
 // Returns the sum over all threads of the block to each of them. All threads must call it.
 INLINE float block_sum(float v) {
   __shared__ float parts[WARPS];
-  for (int offset = WARP / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(EVERY_LANE, v, offset);
+  for (int offset = WARP / 2; offset > 0; offset /= 2) v += across(v, offset);
   if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = v;
   __syncthreads();
   v = 0;
@@ -91,7 +94,7 @@ INLINE float block_sum(float v) {
 INLINE float block_largest(float v) {
   __shared__ float parts[WARPS];
   for (int offset = WARP / 2; offset > 0; offset /= 2) {
-    float other = __shfl_xor_sync(EVERY_LANE, v, offset);
+    float other = across(v, offset);
     v = other > v ? other : v;
   }
   if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = v;
@@ -265,19 +268,22 @@ template <class E> INLINE void embed(const pieces_embed &a) {
   }
 }
 
+// Returns one flag for each thread of the block. Shared memory cannot be declared in a template: compilers
+// for CPUs then ignore the section that the tests give it.
+INLINE int *shared_flags() {
+  __shared__ int flags[PIECES_THREADS];
+  return flags;
+}
+
 // The block of the first token with an id adds the rows of all tokens with it. The blocks of the
 // other tokens have nothing to do.
 template <class E> INLINE void embed_gradient(const pieces_embed_gradient &a) {
-  __shared__ int same[PIECES_THREADS], seen;
+  int *same = shared_flags();
   long long own = blockIdx.x, id = a.ids[own];
   if (id < 0 || id >= a.rows) return;
-  if (threadIdx.x == 0) seen = 0;
-  __syncthreads();
-  for (long long i = threadIdx.x; i < own; i += PIECES_THREADS) {
-    if (a.ids[i] == id) seen = 1;
-  }
-  __syncthreads();
-  if (seen) return;
+  float before = 0;
+  for (long long i = threadIdx.x; i < own; i += PIECES_THREADS) before += a.ids[i] == id;
+  if (block_sum(before) > 0) return;
   for (long long first = own; first < a.tokens; first += PIECES_THREADS) {
     long long token = first + threadIdx.x;
     same[threadIdx.x] = token < a.tokens && a.ids[token] == id;

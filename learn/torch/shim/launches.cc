@@ -3,6 +3,7 @@
 #include "cuda/pieces.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -11,29 +12,29 @@ namespace psyche {
 namespace launches {
 namespace {
 
+struct Launcher {
+  pt_launch launch;
+  void *context;
+};
+
 struct {
   std::mutex lock;
-  pt_launch launch = nullptr;
-  void *context = nullptr;
-} launcher;
+  std::map<int, Launcher> of; // by device
+} launchers;
 
-bool available() {
-  std::lock_guard<std::mutex> hold(launcher.lock);
-  return launcher.launch;
+Launcher launcher(const Tensor &t) {
+  std::lock_guard<std::mutex> hold(launchers.lock);
+  auto found = launchers.of.find(static_cast<int>(t.get_device()));
+  return found == launchers.of.end() ? Launcher{} : found->second;
 }
 
 const char *type_name(const Tensor &t) { return t.scalar_type() == at::kFloat ? "_f32" : "_bf16"; }
 
 template <class Arguments> void launch(const Tensor &where, const std::string &kernel, int64_t blocks, const Arguments &arguments) {
   if (blocks == 0) return;
-  pt_launch function;
-  void *context;
-  {
-    std::lock_guard<std::mutex> hold(launcher.lock);
-    function = launcher.launch, context = launcher.context;
-  }
-  TORCH_CHECK(function, "the kernels of devices were removed during an operation");
-  char *error = function(context, static_cast<int>(where.get_device()), ("psyche_" + kernel).c_str(), blocks, &arguments, sizeof arguments);
+  Launcher l = launcher(where);
+  TORCH_CHECK(l.launch, "the kernels of a device were removed during an operation");
+  char *error = l.launch(l.context, static_cast<int>(where.get_device()), ("psyche_" + kernel).c_str(), blocks, &arguments, sizeof arguments);
   if (!error) return;
   std::string text = error;
   std::free(error);
@@ -50,7 +51,7 @@ int64_t blocks_of(int64_t elements) { return (elements / 4 + PIECES_THREADS - 1)
 } // namespace
 
 bool fit(const Tensor &first, std::initializer_list<Tensor> others) {
-  if (first.device().is_cpu() || !has_type(first) || !available()) return false;
+  if (first.device().is_cpu() || !has_type(first) || !launcher(first).launch) return false;
   auto fits = [&](const Tensor &t) {
     return !t.defined() || (t.device() == first.device() && t.is_contiguous() && t.dim() > 0 && t.size(-1) % 4 == 0 && aligned(t));
   };
@@ -140,10 +141,13 @@ void embed_gradient(const Tensor &g, const Tensor &ids, Tensor &sum) {
 
 } // namespace launches
 
-void set_device_kernels(pt_launch launch, void *context) {
-  std::lock_guard<std::mutex> hold(launches::launcher.lock);
-  launches::launcher.launch = launch;
-  launches::launcher.context = context;
+void set_device_kernels(int device, pt_launch launch, void *context) {
+  std::lock_guard<std::mutex> hold(launches::launchers.lock);
+  if (launch) {
+    launches::launchers.of[device] = {launch, context};
+  } else {
+    launches::launchers.of.erase(device);
+  }
 }
 
 } // namespace psyche

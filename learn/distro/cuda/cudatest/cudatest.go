@@ -28,7 +28,7 @@ const EnvFailure = "PSYCHE_EMULATED_FAILURE"
 // ErrNoCompiler means that there is no C compiler.
 var ErrNoCompiler = errors.New("no C compiler in PATH to compile the kernels for this CPU")
 
-//go:embed testdata/*.c testdata/*.h
+//go:embed testdata/*.c testdata/*.cc testdata/*.h
 var emulator embed.FS
 
 // Library compiles the library for one test, or skips the test if there is no compiler. Each device
@@ -58,20 +58,25 @@ func BuildChecked(directory string, edit func(file, text string) string) (string
 }
 
 func build(directory, checks string, edit func(file, text string) string) (string, error) {
-	compiler, err := findCompiler()
-	if err != nil {
-		return "", err
+	compiler := find(os.Getenv("CC"), "gcc", "cc", "clang")
+	if compiler == "" {
+		return "", ErrNoCompiler
 	}
 	if err := writeSources(directory, edit); err != nil {
 		return "", err
 	}
-	const flags = "-std=gnu11 -O2 -Wall -Werror -ffp-contract=off -fPIC"
+	const flags = " -O2 -Wall -Werror -ffp-contract=off -fPIC "
 	// The sanitizer instruments the accesses of the kernels. Its library is not linked: see races.c.
-	for _, arguments := range []string{
-		"-c -o kernels.o kernels.c" + checks,
-		"-shared -Wl,-Bsymbolic -o libemulated.so driver.c fibers.c races.c kernels.o -lm -ldl",
-	} {
-		command := exec.Command(compiler, strings.Fields(flags+" "+arguments)...)
+	commands := []string{compiler + " -std=gnu11" + flags + "-c -o kernels.o kernels.c" + checks}
+	objects := " kernels.o"
+	if plus := find(os.Getenv("CXX"), "g++", "c++", "clang++"); plus != "" {
+		commands = append(commands, plus+" -std=gnu++17"+flags+"-c -o layers.o layers.cc"+checks)
+		objects += " layers.o"
+	}
+	commands = append(commands, compiler+" -std=gnu11"+flags+"-shared -Wl,-Bsymbolic -o libemulated.so driver.c fibers.c races.c"+objects+" -lm -ldl")
+	for _, words := range commands {
+		list := strings.Fields(words)
+		command := exec.Command(list[0], list[1:]...)
 		command.Dir = directory
 		if out, err := command.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", command, err, out)
@@ -93,6 +98,7 @@ func writeSources(directory string, edit func(file, text string) string) error {
 	}{
 		{emulator, "testdata/*", func(_, text string) string { return text }},
 		{os.DirFS(kernels), "*.cu", edit},
+		{os.DirFS(filepath.Join(kernels, "..", "..", "torch", "cuda")), "pieces.*", edit},
 	} {
 		names, err := fs.Glob(from.files, from.pattern)
 		if err != nil {
@@ -112,13 +118,14 @@ func writeSources(directory string, edit func(file, text string) string) error {
 	return nil
 }
 
-func findCompiler() (string, error) {
-	for _, name := range []string{os.Getenv("CC"), "gcc", "cc", "clang"} {
+// find returns the path of the first program that exists, or "".
+func find(names ...string) string {
+	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
+			return path
 		}
 	}
-	return "", ErrNoCompiler
+	return ""
 }
 
 // findKernels returns the folder of kernel.cu in the module around the working directory.

@@ -17,6 +17,4 @@
 PSYCHE_STRICT_FUNCTIONS(STRICT_WRAPPER)
 #undef STRICT_WRAPPER
 
-static inline void *launch_function(void) { return dlsym(RTLD_DEFAULT, "psyche_strict_launch"); }
-
 #endif

@@ -2,13 +2,17 @@ package strict_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 	"github.com/psyche-go/psyche/learn/torch/torchtest/strict"
@@ -64,7 +68,15 @@ type runner interface {
 // results runs an operation on an engine and returns its result and the gradients of its inputs. The
 // backward pass runs twice, so that the gradients of weights add up.
 func (o operation) results(t runner, e *torch.Engine, dtype torch.DType, values [][]float32) (all [][]float32) {
-	err := e.Do(t.Context(), true, func(s *torch.Scope) error {
+	all, err := o.try(t.Context(), e, dtype, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (o operation) try(ctx context.Context, e *torch.Engine, dtype torch.DType, values [][]float32) (all [][]float32, err error) {
+	return all, e.Do(ctx, true, func(s *torch.Scope) error {
 		in := make([]*torch.Tensor, len(values))
 		for i, v := range values {
 			if in[i] = s.FromFloat32s(v, o.shapes[i]...); i == 0 {
@@ -88,10 +100,6 @@ func (o operation) results(t runner, e *torch.Engine, dtype torch.DType, values 
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // TestKernels compares the kernels with the loops for the CPU. Only the order of sums differs.
@@ -120,10 +128,7 @@ func TestKernels(t *testing.T) {
 			case composed:
 				limit = 2e-3
 			}
-			values := make([][]float32, len(o.shapes))
-			for i, shape := range o.shapes {
-				values[i] = uniform(random, shape)
-			}
+			values := o.inputs(random)
 			got, want := o.results(t, there, dtype, values), o.results(t, here, dtype, values)
 			for i := range want {
 				if d := distance(got[i], want[i]); !(d < limit) {
@@ -132,6 +137,32 @@ func TestKernels(t *testing.T) {
 			}
 		}
 	})
+}
+
+// manyRows is more rows than the backward pass of a norm has blocks.
+const manyRows = 700
+
+func TestKernelOfManyRows(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	strict.UseKernels(t)
+	there, here := engine(t, 0), torchtest.Engine(t)
+	o := operations(manyRows, 8, 1)["norm"]
+	values := o.inputs(rand.New(rand.NewPCG(5, 6)))
+	got, err := o.try(t.Context(), there, torch.F32, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := o.try(t.Context(), here, torch.F32, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if d := distance(got[i], want[i]); !(d < 1e-5) {
+			t.Errorf("result %d differs by %.1e", i, d)
+		}
+	}
 }
 
 // TestKernelNames checks that the kernels run, and not libtorch's operations in their place.
@@ -144,11 +175,7 @@ func TestKernelNames(t *testing.T) {
 	for dtype, suffix := range map[torch.DType]string{torch.F32: "f32", torch.BF16: "bf16"} {
 		strict.Reset()
 		for _, o := range operations(5, 8, 2) {
-			values := make([][]float32, len(o.shapes))
-			for i, shape := range o.shapes {
-				values[i] = uniform(rand.New(rand.NewPCG(1, 2)), shape)
-			}
-			o.results(t, e, dtype, values)
+			o.results(t, e, dtype, o.inputs(rand.New(rand.NewPCG(1, 2))))
 		}
 		launched := strict.Operations()
 		for _, name := range []string{"norm_forward", "norm_backward", "rotate", "swiglu", "swiglu_backward", "cross_entropy", "embed", "embed_gradient"} {
@@ -159,14 +186,80 @@ func TestKernelNames(t *testing.T) {
 	}
 }
 
-func uniform(random *rand.Rand, shape []int64) []float32 {
-	n := int64(1)
-	for _, size := range shape {
-		n *= size
-	}
-	values := make([]float32, n)
-	for i := range values {
-		values[i] = random.Float32() - 0.5
+// inputs returns numbers from −0.5 to 0.5 for each input.
+func (o operation) inputs(random *rand.Rand) [][]float32 {
+	values := make([][]float32, len(o.shapes))
+	for i, shape := range o.shapes {
+		n := int64(1)
+		for _, size := range shape {
+			n *= size
+		}
+		values[i] = make([]float32, n)
+		for j := range values[i] {
+			values[i][j] = random.Float32() - 0.5
+		}
 	}
 	return values
+}
+
+// runAll runs all operations once in each type, and returns the first error.
+func runAll(t *testing.T, e *torch.Engine) error {
+	t.Helper()
+	for _, dtype := range []torch.DType{torch.F32, torch.BF16} {
+		all := operations(9, 8, 2)
+		all["norm of many rows"] = operations(manyRows, 8, 2)["norm"]
+		for name, o := range all {
+			if _, err := o.try(t.Context(), e, dtype, o.inputs(rand.New(rand.NewPCG(3, 4)))); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// TestKernelsHaveNoRaces checks all accesses of the kernels. Without a barrier, the check must find a
+// race.
+func TestKernelsHaveNoRaces(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	if testing.Short() {
+		t.Skip("-short: the checks take long")
+	}
+	e := engine(t, 0)
+	for _, removed := range []int{-1, 0, 1, 5} {
+		t.Run(fmt.Sprint("without barrier ", removed), func(t *testing.T) {
+			library, err := cudatest.BuildChecked(t.TempDir(), func(file, text string) string {
+				const barrier = "__syncthreads();"
+				if parts := strings.Split(text, barrier); file == "pieces.cu" && removed >= 0 {
+					return strings.Join(parts[:removed+1], barrier) + strings.Join(parts[removed+1:], barrier)
+				}
+				return text
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			strict.UseKernelsOf(t, library)
+			if err := runAll(t, e); (err != nil) != (removed >= 0) {
+				t.Errorf("error = %v", err)
+			}
+		})
+	}
+}
+
+// TestFailedLaunch checks the error of an operation whose kernel cannot be launched.
+func TestFailedLaunch(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	strict.UseKernels(t)
+	e := engine(t, 0)
+	t.Setenv(cudatest.EnvFailure, "cuLaunchKernel 700")
+	if failed := (*torch.Error)(nil); !errors.As(runAll(t, e), &failed) || !strings.Contains(failed.Message, "CUDA_ERROR_ILLEGAL_ADDRESS") {
+		t.Errorf("error = %v, want the driver's", failed)
+	}
+	t.Setenv(cudatest.EnvFailure, "")
+	if err := runAll(t, e); err != nil {
+		t.Error(err)
+	}
 }

@@ -20,6 +20,7 @@ package strict
 import "C"
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,10 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
 	"github.com/psyche-go/psyche/learn/torch"
+	layers "github.com/psyche-go/psyche/learn/torch/cuda"
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
@@ -184,12 +188,36 @@ func Limit(device torch.Device, bytes int64) {
 	C.call_psyche_strict_limit(C.int(device), C.int64_t(bytes))
 }
 
-// UseKernels makes the shim use the kernels of package cuda on the device until the test ends. Their
-// text runs on the CPU.
+// UseKernels makes the shim use the kernels of package learn/torch/cuda on both ordinals until the test
+// ends, through the launcher for GPUs and an emulated driver that runs their text on the CPU.
 func UseKernels(t testing.TB) {
 	t.Helper()
-	torch.SetKernels(C.launch_function(), nil)
-	t.Cleanup(func() { torch.SetKernels(nil, nil) })
+	UseKernelsOf(t, cudatest.Library(t))
+}
+
+// UseKernelsOf is UseKernels with a library that package cudatest built.
+func UseKernelsOf(t testing.TB, library string) {
+	t.Helper()
+	device, err := cuda.OpenWith(library, library, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := device.Compile(layers.Source, layers.Names(), layers.Threads)
+	if err != nil {
+		t.Fatal(err, device.Close())
+	}
+	function, context := program.Launcher()
+	for ordinal := range torch.Device(Devices) {
+		torch.SetKernels(ordinal, function, context)
+	}
+	t.Cleanup(func() {
+		for ordinal := range torch.Device(Devices) {
+			torch.SetKernels(ordinal, nil, nil)
+		}
+		if err := errors.Join(program.Close(), device.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Open makes all memory of the device accessible until close is called. Emulated kernels use it.

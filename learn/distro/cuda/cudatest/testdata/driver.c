@@ -56,6 +56,13 @@ static void strict(const char *name) {
 		function();
 }
 
+static void count_launch(const char *kernel) {
+	void (*launched)(const char *);
+	*(void **)&launched = dlsym(RTLD_DEFAULT, "psyche_strict_launched");
+	if (launched)
+		launched(kernel);
+}
+
 static void copy(void *to, const void *from, size_t size) {
 	strict("psyche_strict_open");
 	memcpy(to, from, size);
@@ -191,11 +198,13 @@ int cuModuleUnload(void *module) {
 }
 int cuModuleGetFunction(void **function, void *module, const char *name) {
 	CURRENT("cuModuleGetFunction");
-	for (const fiber_kernel *k = kernels; module == text && k->name; k++)
-		if (strcmp(name, k->name) == 0) {
-			*function = (void *)k;
-			return SUCCESS;
-		}
+	const fiber_kernel *lists[] = {kernels, layer_kernels};
+	for (int i = 0; i < 2; i++)
+		for (const fiber_kernel *k = lists[i]; k && module == text && k->name; k++)
+			if (strcmp(name, k->name) == 0) {
+				*function = (void *)k;
+				return SUCCESS;
+			}
 	return NOT_FOUND;
 }
 
@@ -213,11 +222,13 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
 	unsigned shared, void *stream, void **parameters, void **extra) {
 	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 	CURRENT("cuLaunchKernel");
-	if (x == 0 || x > 0x7fffffff || y != 1 || z != 1 || tx != kernel_threads || ty != 1 || tz != 1 || stream || extra || shared > dynamic_allowed)
+	const fiber_kernel *kernel = function;
+	if (x == 0 || x > 0x7fffffff || y != 1 || z != 1 || tx != (kernel->threads ? kernel->threads : kernel_threads) || ty != 1 || tz != 1 || stream || extra || shared > dynamic_allowed)
 		return INVALID_VALUE;
 	pthread_mutex_lock(&one_at_a_time);
 	strict("psyche_strict_open");
-	const char *failure = fiber_launch(function, parameters[0], x, tx, shared);
+	count_launch(kernel->name);
+	const char *failure = fiber_launch(kernel, parameters[0], x, tx, shared);
 	if (failure)
 		snprintf(kernel_failure, sizeof kernel_failure, "CUDA_ERROR_LAUNCH_FAILED: %s", failure);
 	strict("psyche_strict_close");

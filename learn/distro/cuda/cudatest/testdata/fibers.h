@@ -25,6 +25,7 @@ extern char fiber_dynamic[];
 typedef struct {
 	const char *name;
 	void (*start)(const void *arguments);
+	unsigned threads; // of a block; 0 means kernel_threads
 } fiber_kernel;
 
 // fiber_launch runs a kernel. It returns NULL, or a message about an error of the kernel.

@@ -26,9 +26,6 @@ typedef struct {
   /* Makes all memory accessible until the matching close. The calls nest. */                      \
   X(void, psyche_strict_open, (void), ())                                                          \
   X(void, psyche_strict_close, (void), ())                                                         \
-  /* Like open and close, for the memory of one ordinal. */                                        \
-  X(void, psyche_strict_open_device, (int device), (device))                                       \
-  X(void, psyche_strict_close_device, (int device), (device))                                      \
   /* Adds one launch of a kernel to the counts. */                                                 \
   X(void, psyche_strict_launched, (const char *name), (name))                                      \
   X(void, psyche_strict_read, (psyche_strict_counts * counts), (counts))                           \
@@ -40,11 +37,7 @@ typedef struct {
   X(void, psyche_strict_limit, (int device, int64_t bytes), (device, bytes))                       \
   /* Returns memory of an ordinal, or NULL beyond its limit; release frees it. */                  \
   X(void *, psyche_strict_allocate, (int device, size_t bytes), (device, bytes))                   \
-  X(void, psyche_strict_release, (void *memory), (memory))                                          \
-  /* A pt_launch of ../../../abi.h that runs the kernels of ../../../cuda. */                       \
-  X(char *, psyche_strict_launch,                                                                  \
-    (void *context, int device, const char *kernel, int64_t blocks, const void *argument, size_t size), \
-    (context, device, kernel, blocks, argument, size))
+  X(void, psyche_strict_release, (void *memory), (memory))
 
 #define PSYCHE_STRICT_DECLARE(ret, name, params, args) ret name params;
 PSYCHE_STRICT_FUNCTIONS(PSYCHE_STRICT_DECLARE)

@@ -23,16 +23,12 @@ struct Block {
   int opened;   // number of Open objects
 };
 
-struct Device {
-  int64_t limit = 0;
-  int opened = 0; // number of calls of open_device and open without close
-};
-
 // Ends of processes run destructors of tensors in any order, so this state is never destroyed.
 struct State {
   std::mutex lock;
   std::map<const char *, Block> blocks; // by the first address
-  Device devices[kDevices];
+  int64_t limits[kDevices] = {};
+  int opened = 0; // number of calls of open without close
   psyche_strict_counts counts{};
   std::map<std::string, int64_t> launches;
 };
@@ -44,7 +40,7 @@ State &state() {
 
 size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
-bool accessible(const State &s, const Block &b) { return b.opened > 0 || s.devices[b.device].opened > 0; }
+bool accessible(const State &s, const Block &b) { return b.opened > 0 || s.opened > 0; }
 
 void protect(const State &s, const Block &b) {
   if (mprotect(b.pages, b.bytes, accessible(s, b) ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
@@ -62,15 +58,13 @@ std::map<const char *, Block>::iterator find(State &s, const void *address) {
   return at < next->first + next->second.size ? next : s.blocks.end();
 }
 
-void change(int device, int by) {
+void change(int by) {
   State &s = state();
   std::lock_guard<std::mutex> hold(s.lock);
-  s.devices[device].opened += by;
-  bool changed = s.devices[device].opened == (by > 0 ? 1 : 0);
+  s.opened += by;
+  bool changed = s.opened == (by > 0 ? 1 : 0);
   if (!changed) return;
-  for (auto &entry : s.blocks) {
-    if (entry.second.device == device) protect(s, entry.second);
-  }
+  for (auto &entry : s.blocks) protect(s, entry.second);
 }
 
 } // namespace
@@ -81,7 +75,7 @@ void *allocate(int device, size_t bytes) {
   std::lock_guard<std::mutex> hold(s.lock);
   Block b{nullptr, 0, round_up(bytes, kGranule), device, 0};
   int64_t used = s.counts.used[device] + static_cast<int64_t>(b.size);
-  if (s.devices[device].limit > 0 && used > s.devices[device].limit) return nullptr;
+  if (s.limits[device] > 0 && used > s.limits[device]) return nullptr;
   b.bytes = round_up(b.size, kPage);
   void *pages = mmap(nullptr, b.bytes + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return nullptr;
@@ -115,7 +109,7 @@ void release(void *memory) {
 int64_t limit(int device) {
   State &s = state();
   std::lock_guard<std::mutex> hold(s.lock);
-  return s.devices[device].limit;
+  return s.limits[device];
 }
 
 int owner(const void *address) {
@@ -173,16 +167,8 @@ void count_down(int64_t bytes) {
 
 #define STRICT_API extern "C" __attribute__((visibility("default")))
 
-STRICT_API void psyche_strict_open_device(int device) { strict::change(device, 1); }
-STRICT_API void psyche_strict_close_device(int device) { strict::change(device, -1); }
-
-STRICT_API void psyche_strict_open(void) {
-  for (int d = 0; d < strict::kDevices; d++) strict::change(d, 1);
-}
-
-STRICT_API void psyche_strict_close(void) {
-  for (int d = 0; d < strict::kDevices; d++) strict::change(d, -1);
-}
+STRICT_API void psyche_strict_open(void) { strict::change(1); }
+STRICT_API void psyche_strict_close(void) { strict::change(-1); }
 
 STRICT_API void psyche_strict_launched(const char *name) { strict::count_launch(name); }
 
@@ -212,7 +198,7 @@ STRICT_API char *psyche_strict_operations(void) {
 STRICT_API void psyche_strict_limit(int device, int64_t bytes) {
   strict::State &s = strict::state();
   std::lock_guard<std::mutex> hold(s.lock);
-  s.devices[device].limit = bytes;
+  s.limits[device] = bytes;
 }
 
 STRICT_API void *psyche_strict_allocate(int device, size_t bytes) { return strict::allocate(device, bytes); }
