@@ -2,9 +2,11 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
+	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -33,6 +35,8 @@ type apart struct {
 	single
 	from    *store
 	seen    uint64          // from.changes at the time when the copy was equal
+	gpu     *gpu            // nil: a copy on the CPU, or CUDA is not usable
+	noGPU   error           // why gpu is nil; nil for a copy on the CPU
 	kernels kernels         // nil: every change needs a refresh
 	kept    []*torch.Tensor // copy of the weights, see keep; nil before the first call
 	// conversions are the weights in the type of the computation. Code that changes weights through their
@@ -55,6 +59,13 @@ func newApart(ctx context.Context, from *store, device torch.Device, threads int
 		return nil, engine, err
 	}
 	a := &apart{single: single{there}, from: from, seen: from.changes}
+	if device != torch.CPU {
+		open := o.gpus
+		if open == nil {
+			open = cuda.Open
+		}
+		a.gpu, a.noGPU = openGPU(device, open, o.Logger)
+	}
 	return a, engine, engine.Do(ctx, false, func(*torch.Scope) error {
 		a.conversions = torch.KeepConversions(place{from, a}.weights()...)
 		return nil
@@ -119,10 +130,35 @@ func (a *apart) allocate(ctx context.Context) (tensors []*torch.Tensor, err erro
 
 // close frees what the engine does not free.
 func (a *apart) close() error {
-	return a.twin.Engine().Do(context.Background(), false, func(*torch.Scope) error {
+	err := a.closeKernels()
+	if a.gpu != nil {
+		err = errors.Join(err, a.gpu.close())
+	}
+	return errors.Join(err, a.twin.Engine().Do(context.Background(), false, func(*torch.Scope) error {
 		a.conversions.Drop()
 		return nil
-	})
+	}))
+}
+
+// openKernels opens the kernels of the optimizer. The result is nil for a copy on the CPU.
+func (a *apart) openKernels(layouts []distro.Layout, topK int) (kernels, error) {
+	if a.gpu == nil {
+		return nil, a.noGPU
+	}
+	m, err := a.gpu.device.NewModel(layouts, topK)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (a *apart) closeKernels() error {
+	if a.kernels == nil {
+		return nil
+	}
+	err := a.kernels.Close()
+	a.kernels = nil
+	return err
 }
 
 // free frees tensors that the device's engine keeps.

@@ -1,8 +1,6 @@
 package train
 
 import (
-	"errors"
-
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
@@ -24,31 +22,6 @@ type kernels interface {
 	Far(before, after, momenta []cuda.Tensor, factor float32) error
 	Close() error
 }
-
-// openKernels opens the kernels of a device. It returns nil for a copy on the CPU.
-func openKernels(device torch.Device, layouts []distro.Layout, topK int) (kernels, error) {
-	if device == torch.CPU {
-		return nil, nil
-	}
-	there, err := cuda.Open(int(device))
-	if err != nil {
-		return nil, err
-	}
-	m, err := there.NewModel(layouts, topK)
-	if err != nil {
-		return nil, errors.Join(err, there.Close())
-	}
-	return &opened{m, there}, nil
-}
-
-// opened is a model's kernels with their device.
-type opened struct {
-	*cuda.Model
-	device *cuda.Device
-}
-
-// Close frees both.
-func (o *opened) Close() error { return errors.Join(o.Model.Close(), o.device.Close()) }
 
 // addresses returns where tensors are in a device's memory. They must be contiguous and in f32. The
 // address of nil is zero.

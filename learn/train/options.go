@@ -7,6 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
@@ -48,7 +49,9 @@ type Options struct {
 	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
 	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
 
-	kernels func(torch.Device, []distro.Layout, int) (kernels, error) // nil: openKernels; replaced in tests
+	// Replaced in tests; nil: the device's.
+	gpus    func(ordinal int) (*cuda.Device, error)
+	kernels func(layouts []distro.Layout, topK int) (kernels, error)
 }
 
 // Parallelism is the number of engines that compute a gradient, each with its own threads.

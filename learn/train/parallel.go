@@ -104,7 +104,7 @@ func (p *parallel) makeSums(ctx context.Context) error {
 
 // close closes the kernels and the engines, with everything on them.
 func (p *parallel) close() error {
-	errs := []error{p.closeKernels()}
+	var errs []error
 	for _, a := range p.apart() {
 		errs = append(errs, a.close())
 	}
@@ -286,10 +286,7 @@ func (p *parallel) leave() error {
 func (p *parallel) closeKernels() error {
 	var errs []error
 	for _, a := range p.apart() {
-		if a.kernels != nil {
-			errs = append(errs, a.kernels.Close())
-			a.kernels = nil
-		}
+		errs = append(errs, a.closeKernels())
 	}
 	return errors.Join(errs...)
 }

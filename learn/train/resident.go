@@ -163,13 +163,13 @@ func (r *resident) each(f func(s *torch.Scope, i int) error) error {
 // there are no devices or if one of them has no kernels. Then steps move the weights on the devices. The
 // weights in the memory of the CPU are a copy, which the replica refreshes when it is needed.
 func openResident(ctx context.Context, r *replica, kernel *distro.Kernel, layouts []distro.Layout, topK int, o Options) (*resident, error) {
-	open := o.kernels
-	if open == nil {
-		open = openKernels
-	}
 	devices := r.parallel.apart()
 	for _, a := range devices {
-		k, err := open(a.twin.Engine().Device(), layouts, topK)
+		open := a.openKernels
+		if o.kernels != nil {
+			open = o.kernels
+		}
+		k, err := open(layouts, topK)
 		if err == nil && k == nil {
 			return nil, nil
 		}

@@ -199,7 +199,7 @@ func withKernels(t *testing.T, change func(m *tested)) (func(o *Options), *[]*te
 	t.Helper()
 	var all []*tested
 	return func(o *Options) {
-		o.kernels = func(_ torch.Device, layouts []distro.Layout, _ int) (kernels, error) {
+		o.kernels = func(layouts []distro.Layout, _ int) (kernels, error) {
 			kernel, err := distro.NewKernel(distro.Options{})
 			m := &tested{kernels: processorKernels{kernel, layouts}}
 			if change != nil {
@@ -672,7 +672,7 @@ func TestWithoutKernels(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
 	opened := 0
 	there := newTestTrainer(t, onDevices(2), warnings(&log), func(o *Options) {
-		o.kernels = func(torch.Device, []distro.Layout, int) (kernels, error) {
+		o.kernels = func([]distro.Layout, int) (kernels, error) {
 			opened++
 			_, err := cuda.OpenWith(missing, missing, 0)
 			if !errors.Is(err, cuda.ErrNoCUDA) {
@@ -712,7 +712,7 @@ func TestResidentOnTheEmulatedDriver(t *testing.T) {
 	}
 	copies := 0
 	emulated := func(o *Options) {
-		o.kernels = func(_ torch.Device, layouts []distro.Layout, topK int) (kernels, error) {
+		o.kernels = func(layouts []distro.Layout, topK int) (kernels, error) {
 			copied := filepath.Join(filepath.Dir(library), fmt.Sprintf("libemulated%d.so", copies))
 			copies++
 			if err := os.WriteFile(copied, text, 0o600); err != nil {
@@ -722,8 +722,12 @@ func TestResidentOnTheEmulatedDriver(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			model, err := device.NewModel(layouts, topK)
-			return &opened{model, device}, err
+			t.Cleanup(func() {
+				if err := device.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return device.NewModel(layouts, topK)
 		}
 	}
 	here, there := newTestTrainer(t, auditedRun), newTestTrainer(t, auditedRun, onDevices(2), emulated)

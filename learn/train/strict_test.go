@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/audit"
-	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -30,17 +29,12 @@ func onStrict(t *testing.T, n int) func(o *Options) {
 		for device := range n {
 			o.Devices = append(o.Devices, torch.Device(device))
 		}
-		o.kernels = func(device torch.Device, layouts []distro.Layout, topK int) (kernels, error) {
-			copied := filepath.Join(t.TempDir(), "libemulated"+strconv.Itoa(int(device))+".so")
+		o.gpus = func(ordinal int) (*cuda.Device, error) {
+			copied := filepath.Join(t.TempDir(), "libemulated"+strconv.Itoa(ordinal)+".so")
 			if err := os.WriteFile(copied, text, 0o600); err != nil {
 				return nil, err
 			}
-			there, err := cuda.OpenWith(copied, copied, 0)
-			if err != nil {
-				return nil, err
-			}
-			model, err := there.NewModel(layouts, topK)
-			return &opened{model, there}, err
+			return cuda.OpenWith(copied, copied, 0)
 		}
 	}
 }
@@ -158,7 +152,7 @@ func TestStrictRoundStaysOnTheDevice(t *testing.T) {
 			for step := uint32(1); step <= firstCompared+1; step++ {
 				round(step)
 			}
-			kernels := trainer.parallel.home().kernels.(*opened).device
+			kernels := trainer.parallel.home().gpu.device
 			before := kernels.Traffic()
 			strict.Reset()
 			round(firstCompared + 2)
