@@ -183,7 +183,14 @@ func TestCUDABundle(t *testing.T) {
 	compile("-Wl,-soname,libcublas.so.13", "-o", nvidia)
 	compile("-Wl,--no-as-needed", nvidia, "-o", torch)
 	bundle := func(name string) ([]byte, string) {
-		archive := filepath.Join(t.TempDir(), name, "client.tar.gz")
+		here, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive, err := filepath.Rel(here, filepath.Join(t.TempDir(), name, "client.tar.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		out, err := exec.CommandContext(t.Context(), "packaging/cuda/bundle.sh", site, torch, torch, "LICENSE", archive).CombinedOutput()
 		made, _ := os.ReadFile(archive)
 		if (err == nil) != (len(made) > 0) {

@@ -17,6 +17,7 @@ name=$(basename "$output" .tar.gz)
 fail() { printf 'bundle: %s\n' "$@" >&2; exit 1; }
 
 mkdir -p "$(dirname "$output")"
+output=$(cd "$(dirname "$output")" && pwd)/$(basename "$output")
 work=$(mktemp -d "$output.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 top=$work/$name libraries=$work/$name/lib/psyche/libtorch doc=$work/$name/share/doc/psyche-client
