@@ -2,7 +2,6 @@ package train
 
 import (
 	"math"
-	"strings"
 
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -30,12 +29,6 @@ var muonAtOnce = 1 << 20
 // polynomial maps a singular value x in one Newton-Schulz iteration: 3.4445 x − 4.775 x³ + 2.0315
 // x⁵. Five iterations map all values from 0.01 to 1 to values between 0.68 and 1.21.
 var polynomial = [3]float64{3.4445, -4.7750, 2.0315}
-
-// hidden reports whether a parameter is a matrix between hidden layers, or several such matrices
-// stacked. Embeddings, the output layer and stacked biases of experts are not.
-func hidden(name string, shape []int64) bool {
-	return len(shape) >= 2 && !strings.HasSuffix(name, "_bias") && name != "model.embed_tokens.weight" && name != "lm_head.weight"
-}
 
 // step moves a parameter of shape [..., rows, columns] by its gradient and the running mean, which
 // is initially zero.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 	"github.com/psyche-go/psyche/record/config"
@@ -74,7 +75,7 @@ func TestMuonMovesMatrices(t *testing.T) {
 		"model.layers.0.self_attn.q_proj.weight": {[]int64{4, 4}, true}, "model.layers.0.self_attn.q_proj.bias": {[]int64{4}, false},
 		"model.layers.0.mlp.experts.gate_up_proj": {[]int64{3, 4, 8}, true}, "model.layers.0.mlp.experts.gate_up_proj_bias": {[]int64{3, 8}, false},
 	} {
-		if got := hidden(name, test.shape); got != test.want {
+		if got := weights.Hidden(name, test.shape); got != test.want {
 			t.Errorf("%s is moved by Muon: %t, want %t", name, got, test.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
 )
@@ -56,7 +57,7 @@ func newUpdater(ctx context.Context, at place, c config.AdamW, m *muon) (*update
 }
 
 // byMuon reports whether Muon moves a parameter.
-func (u *updater) byMuon(p parameter) bool { return u.muon != nil && hidden(p.name, p.shape) }
+func (u *updater) byMuon(p parameter) bool { return u.muon != nil && weights.Hidden(p.name, p.shape) }
 
 // update moves the weights by gradients, whose L2 norm is length. It runs to the end, except before
 // each large matrix that Muon moves: there a cancelled ctx ends it with errTorn, and some weights

@@ -4,6 +4,7 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,8 +37,23 @@ char *psyche_cuda_open_driver(const char *path, psyche_cuda_driver *table) {
 	return lacking(missing);
 }
 
+// open_builtins opens the library that NVRTC opens by its name alone when it compiles. NVRTC then finds
+// it in any folder.
+static void open_builtins(const char *nvrtc) {
+	char pattern[4096];
+	const char *slash = strrchr(nvrtc, '/');
+	if (!slash || snprintf(pattern, sizeof pattern, "%.*slibnvrtc-builtins*.so*", (int)(slash - nvrtc + 1), nvrtc) >= (int)sizeof pattern)
+		return;
+	glob_t found;
+	if (glob(pattern, 0, NULL, &found) == 0)
+		for (size_t i = 0; i < found.gl_pathc; i++)
+			dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+	globfree(&found);
+}
+
 char *psyche_cuda_open_nvrtc(const char *path, psyche_cuda_nvrtc *table) {
 	const char *missing = NULL;
+	open_builtins(path);
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
 		return strdup(dlerror());

@@ -89,8 +89,9 @@ func nvrtcIn(directory string) []string {
 	return paths
 }
 
-// isNVRTC accepts libnvrtc.so.12 and libnvrtc-b51b459d.so.12, but not libnvrtc-builtins.so.12.4.
+// isNVRTC accepts libnvrtc.so.12 and libnvrtc-b51b459d.so.12, but not libnvrtc-builtins.so.12.4 and
+// libnvrtc.alt.so.13.
 func isNVRTC(name string) bool {
 	return strings.HasPrefix(name, "libnvrtc") && strings.Contains(name, ".so") &&
-		!strings.HasPrefix(name, "libnvrtc-builtins") && !strings.Contains(name, "static")
+		!strings.HasPrefix(name, "libnvrtc-builtins") && !strings.Contains(name, "static") && !strings.Contains(name, ".alt.")
 }
