@@ -155,7 +155,7 @@ func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK in
 		if err := k.DecodeApply(l, results, weights, p); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.DecodeApply(l, results, onDevice.Tensor(), p); err != nil {
+		if err := d.apply(l, results, onDevice.Tensor(), p); err != nil {
 			t.Fatal(err)
 		}
 		sameBits(t, fmt.Sprintf("round %d: weights", round), values(t, onDevice), weights)
@@ -264,7 +264,7 @@ func testAnyResults(t *testing.T, d *Device) {
 		for _, err := range []error{
 			kernel(t, "go").DecodeApply(l, results, want, p),
 			kernel(t, "").DecodeApply(l, results, native, p),
-			d.DecodeApply(l, results, onDevice.Tensor(), p),
+			d.apply(l, results, onDevice.Tensor(), p),
 		} {
 			if err != nil {
 				rt.Fatal(err)

@@ -84,11 +84,22 @@ func (d *Device) addBack(l distro.Layout, delta Tensor, r codec.TensorResult) er
 	return d.single(l, 1, func(m *Model) error { return m.AddBack([]Tensor{delta}, []codec.TensorResult{r}) })
 }
 
+// apply applies results to a tensor.
+func (d *Device) apply(l distro.Layout, results []codec.TensorResult, weights Tensor, p distro.ApplyParams) error {
+	return d.single(l, 1, func(m *Model) error { return m.Apply(ofModel(results), []Tensor{weights}, p) })
+}
+
 // addMeans adds the inverse transform of the means of results.
 func (d *Device) addMeans(l distro.Layout, delta Tensor, results []codec.TensorResult) error {
-	ofModel := make([][]codec.TensorResult, len(results))
+	return d.single(l, 1, func(m *Model) error {
+		return m.decode(kernelAdd, ofModel(results), []Tensor{delta}, distro.ApplyParams{})
+	})
+}
+
+// ofModel returns results of one tensor as results of a model.
+func ofModel(results []codec.TensorResult) (list [][]codec.TensorResult) {
 	for i := range results {
-		ofModel[i] = results[i : i+1]
+		list = append(list, results[i:i+1])
 	}
-	return d.single(l, 1, func(m *Model) error { return m.decode(kernelAdd, ofModel, []Tensor{delta}, distro.ApplyParams{}) })
+	return list
 }

@@ -67,7 +67,7 @@ func TestArgumentsThatDoNotFit(t *testing.T) {
 	odd.Address += 2
 	fine := distro.ApplyParams{LR: 1, WeightFactor: 1}
 	apply := func(r []codec.TensorResult, w Tensor, p distro.ApplyParams) func() error {
-		return func() error { return d.DecodeApply(l, r, w, p) }
+		return func() error { return d.apply(l, r, w, p) }
 	}
 	encode := func(delta, grad Tensor, topK int) func() error {
 		return func() error {
@@ -161,7 +161,7 @@ func TestFailuresOfTheDriver(t *testing.T) {
 		if err := os.Setenv(failure, call); err != nil {
 			t.Fatal(err)
 		}
-		err := d.DecodeApply(l, []codec.TensorResult{oneEntry(l, 0, 1)}, b.Tensor(), distro.ApplyParams{LR: 1, WeightFactor: 1})
+		err := d.apply(l, []codec.TensorResult{oneEntry(l, 0, 1)}, b.Tensor(), distro.ApplyParams{LR: 1, WeightFactor: 1})
 		name, _, _ := strings.Cut(call, " ")
 		known := strings.HasSuffix(call, "12345") || err != nil && strings.Contains(err.Error(), "CUDA_ERROR_")
 		if err == nil || !strings.Contains(err.Error(), name) || !known {
@@ -171,7 +171,7 @@ func TestFailuresOfTheDriver(t *testing.T) {
 	if err := os.Unsetenv(failure); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.DecodeApply(l, nil, b.Tensor(), distro.ApplyParams{LR: 1, WeightFactor: 1}); err != nil {
+	if err := d.apply(l, nil, b.Tensor(), distro.ApplyParams{LR: 1, WeightFactor: 1}); err != nil {
 		t.Errorf("after the failures: %v", err)
 	}
 }
@@ -185,7 +185,7 @@ func TestManyThreads(t *testing.T) {
 		b := buffer(t, d, make([]float32, 64))
 		group.Go(func() {
 			for range 20 {
-				if err := d.DecodeApply(l, []codec.TensorResult{oneEntry(l, 0, 1)}, b.Tensor(), distro.ApplyParams{LR: 1, WeightFactor: 1}); err != nil {
+				if err := d.apply(l, []codec.TensorResult{oneEntry(l, 0, 1)}, b.Tensor(), distro.ApplyParams{LR: 1, WeightFactor: 1}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -221,7 +221,7 @@ func TestAfterClose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.DecodeApply(l, nil, weights, distro.ApplyParams{WeightFactor: 1}); !errors.Is(err, errClosed) {
+	if err := d.apply(l, nil, weights, distro.ApplyParams{WeightFactor: 1}); !errors.Is(err, errClosed) {
 		t.Errorf("closed device: error %v", err)
 	}
 }
