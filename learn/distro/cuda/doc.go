@@ -17,14 +17,15 @@
 //
 // # Bits
 //
-// The kernels (kernel.cu, measure.cu) do the operations of distro's reference in the same order. Each
+// The kernels (the .cu files) do the operations of distro's reference in the same order. Each
 // operation is an intrinsic that rounds once and is never contracted, subnormal numbers included.
 // Only the bits of a NaN may differ: weights with a NaN are lost anyway. Norms and floors are sums in
 // double precision, in a fixed order that differs from the order on a CPU.
 //
-// Tests without a device check this in two ways: they run the kernels' source compiled for the CPU,
-// and they inspect the instructions that NVRTC generates. On an NVIDIA H200 the kernels for
-// one tensor, from which the kernels for a model are derived, gave the bits of the reference.
+// Tests without a device check this in three ways. They run the kernels' source compiled for the CPU,
+// they find races between the threads of a block, and they inspect the instructions that NVRTC
+// generates. On an NVIDIA H200 the kernels for one tensor, from which the kernels for a model are
+// derived, gave the bits of the reference.
 //
 // # Building
 //

@@ -83,8 +83,12 @@ var (
 	ptxasRegisters    = regexp.MustCompile(`(?s)Compiling entry function '(\S+)'.*?Used (\d+) registers`)
 )
 
+// maxRegisters is the maximum number of registers of a kernel without transforms. The kernels need up
+// to 64 with NVRTC 13.5; other versions may need a few more.
+const maxRegisters = 72
+
 // checkResources assembles PTX. Only transforms may spill registers, and only the kernels that use
-// them may have more than 64 registers.
+// them may have more than maxRegisters.
 func checkResources(t *testing.T, capability int, ptx string) {
 	report := assemble(t, capability, ptx)
 	spills := map[string]string{}
@@ -101,7 +105,7 @@ func checkResources(t *testing.T, capability int, ptx string) {
 	}
 	for _, match := range kernels {
 		t.Logf("%s: %s registers, %s bytes of spill loads", match[1], match[2], spills[match[1]])
-		if registers, err := strconv.Atoi(match[2]); err != nil || registers > 64 && !slices.Contains(transforming, match[1]) {
+		if registers, err := strconv.Atoi(match[2]); err != nil || registers > maxRegisters && !slices.Contains(transforming, match[1]) {
 			t.Errorf("%s: %s registers", match[1], match[2])
 		}
 	}
