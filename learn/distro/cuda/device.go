@@ -6,7 +6,6 @@ import (
 	"math"
 	"sync"
 
-	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
@@ -128,22 +127,6 @@ func (d *Device) within(f func(m *machine) error) error {
 		return fmt.Errorf("CUDA device: %w", errClosed)
 	}
 	return d.machine.within(func() error { return f(d.machine) })
-}
-
-// DecodeApply is distro.Kernel.DecodeApply for weights in device memory, bit for bit. It checks
-// every argument before it changes any weight. After an error of the driver the weights are
-// undefined.
-func (d *Device) DecodeApply(l distro.Layout, results []codec.TensorResult, weights Tensor, p distro.ApplyParams) (err error) {
-	m, err := d.NewModel([]distro.Layout{l}, 1)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	ofModel := make([][]codec.TensorResult, len(results))
-	for i := range results {
-		ofModel[i] = results[i : i+1]
-	}
-	return m.Apply(ofModel, []Tensor{weights}, p)
 }
 
 // reserve makes the staging memory large enough. It may discard the contents.
