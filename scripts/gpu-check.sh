@@ -12,7 +12,8 @@
 #
 #   part       seconds  check and number
 #   shim          60    builds the shim with LIBTORCH, or with the libtorch of PYTHON's torch; the device that doctor finds
-#   bits          60    the optimizer's kernels on the GPU against the CPU's kernels, bit by bit: passed tests
+#   bits          60    the optimizer's kernels on the GPU against the CPU's kernels, bit by bit, and the kernels of layers
+#                       within limits: passed tests
 #   sanitizer     60    compute-sanitizer (memcheck, racecheck) of the kernels with small tensors: errors
 #   kernels       90    the benchmarks of the kernels, if there are any
 #   step         120    forward and backward against PyTorch, eager and compiled: quotients of the speeds
@@ -37,7 +38,7 @@ cpu) models=${MODELS:-20m} tokens=${TOKENS:-128} rounds=${ROUNDS:-40} many=4 com
 esac
 out=$PWD/build/gpu
 bin=$out/bin
-names=(psyche psyche-client step distro honest cuda.test)
+names=(psyche psyche-client step distro honest cuda.test layers.test)
 export PSYCHE_TORCH_SHIM=$out/libpsyche_torch.so
 
 limit_of() {
@@ -68,6 +69,7 @@ programs() {
   go build -trimpath -ldflags '-s -w' -o "$bin/distro" ./proof/bench/distro
   go build -trimpath -ldflags '-s -w' -o "$bin/honest" ./proof/bench/honest
   go test -c -trimpath -ldflags '-s -w' -o "$bin/cuda.test" ./learn/distro/cuda
+  go test -c -trimpath -ldflags '-s -w' -o "$bin/layers.test" ./learn/torch/torchtest/strict
 }
 
 pack() {
@@ -113,7 +115,10 @@ part_shim() {
 
 part_bits() {
   [ "$device" != cpu ] || skip "needs a GPU"
-  (cd learn/distro/cuda && "$bin/cuda.test" -test.v -test.run 'ADevice' -test.timeout 55s) | tee "$out/bits.txt"
+  {
+    (cd learn/distro/cuda && "$bin/cuda.test" -test.v -test.run 'ADevice' -test.timeout 55s)
+    (cd learn/torch/torchtest/strict && "$bin/layers.test" -test.v -test.run 'ADevice' -test.timeout 55s)
+  } | tee "$out/bits.txt"
   number "$(grep -c -e '^--- PASS' "$out/bits.txt") tests passed, $(grep -c -e '^ *--- PASS' "$out/bits.txt") with their cases"
   ! grep -q -e '--- SKIP' "$out/bits.txt" # without a device these tests are skipped
 }

@@ -79,6 +79,11 @@ func work(arguments []string) (err error) {
 	if err != nil {
 		return err
 	}
+	gpu, err := openGPU(devices[0], network)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, gpu.close()) }()
 	debug.FreeOSMemory() // memory from building the model
 	ids := make([]int32, *batch**tokens)
 	targets := make([]int32, len(ids))
@@ -89,6 +94,7 @@ func work(arguments []string) (err error) {
 	fmt.Println("ready")
 	input := bufio.NewScanner(os.Stdin)
 	for input.Scan() {
+		gpu.step()
 		begin, cpu, loss := time.Now(), processorTime(), 0.0
 		err := engine.Do(ctx, true, func(s *torch.Scope) error {
 			loss = network.Gradient(s, s.FromInt32s(ids, *batch, *tokens), s.FromInt32s(targets, *batch, *tokens), 1).Item()

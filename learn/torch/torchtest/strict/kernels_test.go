@@ -108,6 +108,24 @@ func TestKernels(t *testing.T) {
 		return
 	}
 	strict.UseKernels(t)
+	compareKernels(t)
+}
+
+// TestKernelsOnADevice is TestKernels on a GPU, with the sizes of real models too.
+func TestKernelsOnADevice(t *testing.T) {
+	strict.UseKernelsOfGPU(t)
+	compareKernels(t)
+	there, here := engine(t, 0), torchtest.Engine(t)
+	for _, dtype := range []torch.DType{torch.F32, torch.BF16} {
+		if err := compare(t, there, here, dtype, operations(1030, 96, 4), rand.New(rand.NewPCG(7, 8))); err != nil {
+			t.Error(dtype, err)
+		}
+	}
+}
+
+// compareKernels compares device 0 with the CPU in random shapes.
+func compareKernels(t *testing.T) {
+	t.Helper()
 	there, here := engine(t, 0), torchtest.Engine(t)
 	rapid.Check(t, func(t *rapid.T) {
 		rows, columns, heads := rapid.Int64Range(2, 12).Draw(t, "rows"), rapid.Int64Range(4, 16).Draw(t, "columns"), rapid.Int64Range(1, 3).Draw(t, "heads")
@@ -116,25 +134,33 @@ func TestKernels(t *testing.T) {
 		}
 		dtype := rapid.SampledFrom([]torch.DType{torch.F32, torch.BF16}).Draw(t, "type")
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		all := operations(rows, columns, heads)
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			o, limit := all[name], 1e-4
-			if dtype == torch.BF16 {
-				limit = 0.005
-			}
-			values := o.inputs(random)
-			got, want := o.results(t, there, dtype, values), o.results(t, here, dtype, values)
-			if name == "attention" || name == "feed-forward" {
-				// Their products round differently too, and small gradients cancel. So compare all results together.
-				got, want, limit = [][]float32{slices.Concat(got...)}, [][]float32{slices.Concat(want...)}, 10*limit
-			}
-			for i := range want {
-				if d := distance(got[i], want[i]); !(d < limit) {
-					t.Fatalf("%s: result %d of %v differs by %.1e", name, i, o.shapes, d)
-				}
-			}
+		if err := compare(t, there, here, dtype, operations(rows, columns, heads), random); err != nil {
+			t.Fatal(err)
 		}
 	})
+}
+
+// compare runs operations on two engines, and returns an error if results differ by more than rounding
+// explains.
+func compare(t runner, there, here *torch.Engine, dtype torch.DType, all map[string]operation, random *rand.Rand) error {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		o, limit := all[name], 1e-4
+		if dtype == torch.BF16 {
+			limit = 0.005
+		}
+		values := o.inputs(random)
+		got, want := o.results(t, there, dtype, values), o.results(t, here, dtype, values)
+		if name == "attention" || name == "feed-forward" {
+			// Their products round differently too, and small gradients cancel. So compare all results together.
+			got, want, limit = [][]float32{slices.Concat(got...)}, [][]float32{slices.Concat(want...)}, 10*limit
+		}
+		for i := range want {
+			if d := distance(got[i], want[i]); !(d < limit) {
+				return fmt.Errorf("%s: result %d of %v differs by %.1e", name, i, o.shapes, d)
+			}
+		}
+	}
+	return nil
 }
 
 // manyRows is more rows than the backward pass of a norm has blocks.

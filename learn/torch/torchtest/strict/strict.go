@@ -202,16 +202,36 @@ func UseKernelsOf(t testing.TB, library string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	launchOn(t, device, 0, 1)
+}
+
+// UseKernelsOfGPU is UseKernels for the first GPU. It skips the test without a GPU.
+func UseKernelsOfGPU(t testing.TB) {
+	t.Helper()
+	torchtest.Load(t)
+	if info, err := torch.Loaded(); err != nil || info.CUDA == 0 || Inside() {
+		t.Skipf("no GPU (%v)", err)
+	}
+	device, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	launchOn(t, device, 0)
+}
+
+// launchOn makes the shim use the kernels on some ordinals until the test ends, and then closes device.
+func launchOn(t testing.TB, device *cuda.Device, ordinals ...torch.Device) {
+	t.Helper()
 	program, err := device.Compile(layers.Source, layers.Names(), layers.Threads)
 	if err != nil {
 		t.Fatal(err, device.Close())
 	}
 	function, context := program.Launcher()
-	for ordinal := range torch.Device(Devices) {
+	for _, ordinal := range ordinals {
 		torch.SetKernels(ordinal, function, context)
 	}
 	t.Cleanup(func() {
-		for ordinal := range torch.Device(Devices) {
+		for _, ordinal := range ordinals {
 			torch.SetKernels(ordinal, nil, nil)
 		}
 		if err := errors.Join(program.Close(), device.Close()); err != nil {
