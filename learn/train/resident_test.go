@@ -79,7 +79,7 @@ func (k processorKernels) Apply(results [][]codec.TensorResult, weights []cuda.T
 	return nil
 }
 
-// AdamW makes the step on an engine of its own, because the caller may occupy the engine of the tensors.
+// AdamW makes the step on a new engine, because the caller may occupy the engine of the tensors.
 func (k processorKernels) AdamW(weights, grad, means, squares []cuda.Tensor, p cuda.AdamWParams) error {
 	engine, err := torch.NewEngine(torch.CPU)
 	if err != nil {
@@ -409,7 +409,7 @@ func TestResidentOpensTheSame(t *testing.T) {
 	}
 }
 
-// TestResidentSpeculates undoes a speculation and confirms another one.
+// TestResidentSpeculates undoes one speculation and confirms the next.
 func TestResidentSpeculates(t *testing.T) {
 	kernels, _ := withKernels(t, nil)
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(2), kernels)

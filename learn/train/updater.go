@@ -116,7 +116,7 @@ func (u *updater) reset() error {
 	})
 }
 
-// each calls f for each running mean, with a scope of its own on their engine.
+// each calls f for each running mean on their engine. The scope ends after the mean.
 func (u *updater) each(f func(s *torch.Scope, mean *torch.Tensor)) error {
 	return u.place.engine().Do(context.Background(), false, func(s *torch.Scope) error {
 		for _, mean := range slices.Concat(u.moments[0].tensors, u.moments[1].tensors) {
