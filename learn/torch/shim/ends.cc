@@ -7,6 +7,12 @@
 
 namespace psyche {
 
+// The kernels for devices read these numbers through their address.
+static void check_numbers(const Tensor &numbers, const Tensor &other, const char *name) {
+  TORCH_CHECK(numbers.scalar_type() == at::kLong, name, " must be i64, got ", numbers.scalar_type());
+  TORCH_CHECK(numbers.device() == other.device(), name, " are on ", numbers.device(), ", the other tensors on ", other.device());
+}
+
 // ---- embedding ----
 
 struct Embed : torch::autograd::Function<Embed> {
@@ -42,6 +48,7 @@ pt_result embed(pt_tensor weight, pt_tensor ids, int dtype) {
   return tensor([&] {
     const Tensor &w = T(weight);
     TORCH_CHECK(w.dim() == 2 && w.is_leaf(), "weight must be a leaf [V,N], got ", w.sizes());
+    check_numbers(T(ids), w, "ids");
     return Embed::apply(w, T(ids), scalar_type(dtype));
   });
 }
@@ -176,7 +183,7 @@ pt_result linear_cross_entropy(pt_tensor x, pt_tensor weight, pt_tensor targets,
     const Tensor &a = T(x), &w = T(weight), &t = T(targets);
     TORCH_CHECK(a.dim() == 2 && w.dim() == 2 && a.size(1) == w.size(1) && t.dim() == 1 && t.size(0) == a.size(0),
                 "x [N,H], weight [V,H], targets [N], got ", a.sizes(), w.sizes(), t.sizes());
-    TORCH_CHECK(t.scalar_type() == at::kLong, "targets must be i64, got ", t.scalar_type());
+    check_numbers(t, a, "targets");
     bool train = c10::GradMode::is_enabled() && (a.requires_grad() || w.requires_grad());
     return LinearCrossEntropy::apply(a, w, t.contiguous(), ignore, rows, share, train);
   });

@@ -224,6 +224,20 @@ func TestOrdinals(t *testing.T) {
 			t.Errorf("error = %v, want a *torch.Error", err)
 		}
 	}
+	err := first.Do(t.Context(), false, func(s *torch.Scope) error {
+		var ids *torch.Tensor
+		if err := second.Do(t.Context(), false, func(s *torch.Scope) error {
+			ids = s.Keep(s.FromInt32s([]int32{0}, 1))
+			return nil
+		}); err != nil {
+			return err
+		}
+		s.Zeros(torch.F32, 2, 4).Embed(ids, torch.F32)
+		return nil
+	})
+	if refused := (*torch.Error)(nil); !errors.As(err, &refused) {
+		t.Errorf("error = %v, want a *torch.Error", err)
+	}
 	torchtest.Do(t, first, false, func(s *torch.Scope) error {
 		if got := s.Copy(two).Add(one).CopyFloat32s(); !slices.Equal(got, []float32{2, 4, 6}) {
 			t.Errorf("the sum is %v", got)
