@@ -102,7 +102,7 @@ func TestGPUCheckContinues(t *testing.T) {
 	path := filepath.Join(dir, "scripts", "gpu-check.sh")
 	programs := map[string]string{path: string(script)}
 	for name, text := range map[string]string{
-		"psyche": "", "step": "echo x: skipped, no torch", "distro": "", "cuda.test": "", "honest": "exit 1",
+		"psyche": "", "step": "echo x: skipped, no torch", "distro": "", "cuda.test": "", "layers.test": "", "honest": "exit 1",
 		"psyche-client": `if [ "$1" = doctor ]; then echo "  memory   needs at least 1.5 GiB of 8 GiB"; exit; fi
 while [ $# -gt 0 ] && [ "$1" != --events-dir ]; do shift; done
 if [ $# -gt 0 ]; then mkdir -p "$2"; echo '{"seconds":0.5,"memory":1073741824}' >"$2/events.jsonl"; fi`,
