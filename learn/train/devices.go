@@ -108,15 +108,6 @@ func (a *apart) addMore(ctx context.Context, sums [][]float32) error {
 	})
 }
 
-// weights returns where the copy's weights are.
-func (a *apart) weights() []cuda.Tensor {
-	var tensors []*torch.Tensor
-	for _, p := range a.twin.Parameters() {
-		tensors = append(tensors, p.Tensor)
-	}
-	return addresses(tensors)
-}
-
 // allocate returns a tensor of zeros for each parameter.
 func (a *apart) allocate(ctx context.Context) (tensors []*torch.Tensor, err error) {
 	err = a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {

@@ -156,7 +156,9 @@ func TestMomentumBeginsAsZeros(t *testing.T) {
 				delta[i] = float32(math.NaN())
 			}
 		}
-		o.reset()
+		if err := o.reset(); err != nil {
+			t.Fatal(err)
+		}
 		for _, delta := range momentumOf(o) {
 			if slices.ContainsFunc(delta, func(v float32) bool { return v != 0 }) {
 				t.Fatal("a reset optimizer has a momentum")

@@ -272,6 +272,12 @@ func TestResidentTrainsTheSame(t *testing.T) {
 	}{
 		{"llama", toyConfig, nil, 2},
 		{"v3", toyV3, nil, 2},
+		{"qwen2", toyQwen2, nil, 2},
+		{"qwen3_moe", toyQwen3MoE, nil, 2},
+		{"gemma3", toyGemma3, nil, 2},
+		{"gpt_oss", toyGPTOSS, nil, 2},
+		{"llama4", toyLlama4, nil, 2},
+		{"glm4_moe", toyGLM4MoE, nil, 2},
 		{"signs", toyConfig, []func(o *Options){quantized}, 2},
 		{"audited", toyConfig, []func(o *Options){quantized, auditedRun}, 2},
 		{"lookahead", toyConfig, []func(o *Options){lookingAhead}, 1},

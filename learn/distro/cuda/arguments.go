@@ -80,8 +80,8 @@ type modelArguments struct {
 }
 
 type sentArguments struct {
-	counts, indices, values, units DevicePointer
-	places                         int64
+	_      [4]DevicePointer // of counts, indices, values and units: see transfer.describe
+	places int64
 }
 
 type decodeArguments struct {

@@ -22,7 +22,7 @@ type AdamWParams struct {
 // elements of squares, Tensor is zero. It computes as torch.AdamW does on a CPU, but its bits may
 // differ.
 func (m *Model) AdamW(weights, grad, means, squares []Tensor, p AdamWParams) error {
-	if !(p.Step >= 1) {
+	if p.Step < 1 {
 		return fmt.Errorf("adamw: %w: step %d, want at least 1", distro.ErrInput, p.Step)
 	}
 	lists := []tensorList{{"weights", weights, false}, {"gradients", grad, false}, {"means", means, false}, {"squares", squares, true}}

@@ -33,8 +33,8 @@ func testAdamW(t *testing.T, d *Device) {
 	if err := r.model.AdamW(weightsAt, gradAt, meansAt, squaresAt, p); err != nil {
 		t.Fatal(err)
 	}
-	root := float32(math.Sqrt(1 - math.Pow(p.Beta2, 3)))
-	rate, keep := float32(p.Rate/(1-math.Pow(p.Beta1, 3))), float32(1-p.Rate*p.WeightDecay)
+	root := float32(math.Sqrt(1 - p.Beta2*p.Beta2*p.Beta2))
+	rate, keep := float32(p.Rate/(1-p.Beta1*p.Beta1*p.Beta1)), float32(1-p.Rate*p.WeightDecay)
 	for i := range weights {
 		for j := range weights[i] {
 			if i == skipped {

@@ -45,7 +45,7 @@ func (m *machine) compileProgram(paths []string, text string, kernels []string, 
 }
 
 func (p *program) launcher() (function, context unsafe.Pointer) {
-	return unsafe.Pointer(C.psyche_cuda_program_launch), unsafe.Pointer(p.c)
+	return C.psyche_cuda_program_launch, unsafe.Pointer(p.c)
 }
 
 // close unloads the module. The caller has made the context current.
