@@ -22,7 +22,7 @@ import (
 const module = "github.com/psyche-go/psyche"
 
 // layers are the top-level folders that contain Go, each with a line about
-// its contents. A package imports packages of its own layer and of the layers before it.
+// its contents. A package imports packages from its own layer and from the layers before it.
 var layers = []struct{ name, holds string }{
 	{"base", "code without runs: keys, locks, strict JSON"},
 	{"core", "the rules of a run, the arithmetic of audits, the bytes of a result"},
@@ -507,7 +507,7 @@ func reach(of types.Type, own *types.Package, parts map[types.Type]string, visit
 	}
 }
 
-// named returns the name of a type of this package, or of the type to which a pointer points.
+// named returns the name of a type of this package. For a pointer, it returns the name of the type it points to.
 func named(of ast.Expr) string {
 	if star, ok := of.(*ast.StarExpr); ok {
 		of = star.X

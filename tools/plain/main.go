@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -39,17 +40,19 @@ type options struct {
 	commits int
 	limits  limits
 	kinds   string
+	folders limits
 	quiet   bool
 	paths   []string
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	o := options{limits: limits{}}
+	o := options{limits: limits{}, folders: limits{}}
 	fl := flag.NewFlagSet("plain", flag.ContinueOnError)
 	fl.StringVar(&o.changed, "changed", "", "check only lines and commits added since `BASE`, a commit or a branch")
 	fl.IntVar(&o.commits, "commits", 0, "check also the subjects of the newest `N` commits")
-	fl.Var(o.limits, "max", "hits per 1,000 lines allowed for a kind of prose, as `KIND=RATE`; repeatable. Each kind is allowed one hit")
+	fl.Var(o.limits, "max", "hits per 1,000 lines allowed for a kind of prose, as `KIND=RATE`; repeatable. One hit is always allowed")
 	fl.StringVar(&o.kinds, "kinds", "", "check only these `KINDS`, separated by commas: markdown, comment, message, help, page, commit")
+	fl.Var(o.folders, "max-folder", "the same for each top-level folder, as `KIND=RATE`; repeatable")
 	fl.BoolVar(&o.quiet, "q", false, "print only the table")
 	if err := fl.Parse(args); err != nil {
 		return err
@@ -63,9 +66,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	t := check(all, only)
+	t := check(all, only, o.folders)
 	t.print(out, o.quiet)
-	return t.compare(o.limits)
+	return t.compare(o.limits, o.folders)
 }
 
 // collect returns the prose to check, and the lines to report hits for. If the lines are nil, all
@@ -136,22 +139,41 @@ type hit struct {
 	sentence string
 }
 
+// group is the prose of one kind in a top-level folder. The folder "." has the files that are in no other folder, and
+// the folder "" has all prose.
+type group struct{ folder, kind string }
+
+func (g group) String() string {
+	return strings.TrimPrefix(g.folder+" ", " ") + g.kind
+}
+
+// compareGroups orders groups by folder, and then by kind.
+func compareGroups(a, b group) int {
+	return cmp.Or(strings.Compare(a.folder, b.folder), strings.Compare(a.kind, b.kind))
+}
+
 // tally is the result of a check.
 type tally struct {
 	hits  []hit
-	lines map[string]int // by kind
-	count map[string]int // hits by kind
+	lines map[group]int
+	count map[group]int  // hits by group
 	rules map[string]int // hits by rule
 }
 
-func check(all []*prose, only changes) *tally {
-	t := &tally{lines: map[string]int{}, count: map[string]int{}, rules: map[string]int{}}
+// check searches the prose for hits in the lines only, or in all lines if only is nil. The tally also has the top-level
+// folders, for the kinds with a limit for folders.
+func check(all []*prose, only changes, folders limits) *tally {
+	t := &tally{lines: map[group]int{}, count: map[group]int{}, rules: map[string]int{}}
 	for _, p := range all {
 		counts := func(number int) bool { return only == nil || p.kind == kindCommit || only.has(p.path, number) }
+		groups := []group{{"", p.kind}}
+		if _, ok := folders[p.kind]; ok {
+			groups = append(groups, group{topFolder(p.path), p.kind})
+		}
 		seen := 0
 		for _, l := range p.lines {
 			if l.number != seen && counts(l.number) {
-				t.lines[p.kind]++
+				add(t.lines, groups)
 			}
 			seen = l.number
 		}
@@ -167,12 +189,28 @@ func check(all []*prose, only changes) *tally {
 					continue
 				}
 				t.hits = append(t.hits, hit{p.path, p.line(s.start + at), active[i].name, strings.TrimSpace(p.original[s.start : s.start+len(s.text)])})
-				t.count[p.kind]++
+				add(t.count, groups)
 				t.rules[active[i].name]++
 			}
 		}
 	}
 	return t
+}
+
+// add increments the numbers of the groups.
+func add(numbers map[group]int, groups []group) {
+	for _, g := range groups {
+		numbers[g]++
+	}
+}
+
+// topFolder returns the first folder of a path in the repository, or "." for a file in no folder.
+func topFolder(path string) string {
+	folder, _, found := strings.Cut(path, "/")
+	if !found {
+		return "."
+	}
+	return folder
 }
 
 func rate(hits, lines int) float64 {
@@ -185,8 +223,8 @@ func (t *tally) print(out io.Writer, quiet bool) {
 			fmt.Fprintf(out, "%s:%d: [%s] %s\n", h.path, h.line, h.rule, cut(h.sentence, 200))
 		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(t.lines)) {
-		fmt.Fprintf(out, "%-10s %7d lines %6d hits %7.1f per 1,000\n", kind, t.lines[kind], t.count[kind], rate(t.count[kind], t.lines[kind]))
+	for _, g := range slices.SortedFunc(maps.Keys(t.lines), compareGroups) {
+		fmt.Fprintf(out, "%-10s %7d lines %6d hits %7.1f per 1,000\n", g, t.lines[g], t.count[g], rate(t.count[g], t.lines[g]))
 	}
 	names := slices.SortedFunc(maps.Keys(t.rules), func(a, b string) int {
 		if t.rules[a] != t.rules[b] {
@@ -206,15 +244,20 @@ func cut(s string, length int) string {
 	return strings.ToValidUTF8(s[:length], "")
 }
 
-// compare returns errAbove if a kind exceeds its limit.
-func (t *tally) compare(l limits) error {
-	for _, kind := range slices.Sorted(maps.Keys(l)) {
-		got := rate(t.count[kind], t.lines[kind])
-		if t.count[kind] > 1 && got > l[kind] {
-			return fmt.Errorf("%s: %.1f per 1,000 lines, want at most %g: %w", kind, got, l[kind], errAbove)
+// compare returns errAbove if a kind exceeds its limit in all, or its limit for folders in a top-level folder.
+func (t *tally) compare(all, folders limits) error {
+	var above []error
+	for _, g := range slices.SortedFunc(maps.Keys(t.count), compareGroups) {
+		l := all
+		if g.folder != "" {
+			l = folders
+		}
+		limit, ok := l[g.kind]
+		if got := rate(t.count[g], t.lines[g]); ok && t.count[g] > 1 && got > limit {
+			above = append(above, fmt.Errorf("%s: %.1f per 1,000 lines, want at most %g: %w", g, got, limit, errAbove))
 		}
 	}
-	return nil
+	return errors.Join(above...)
 }
 
 // limits maps kinds of prose to hits per 1,000 lines. It implements flag.Value.

@@ -55,7 +55,7 @@ func TestRules(t *testing.T) {
 		{"the round is over; `who says` is code", ""},
 	}
 	for _, tt := range tests {
-		got := check([]*prose{newProse("f", kindMessage, []line{{1, tt.sentence}})}, nil)
+		got := check([]*prose{newProse("f", kindMessage, []line{{1, tt.sentence}})}, nil, nil)
 		var names []string
 		for _, h := range got.hits {
 			names = append(names, h.rule)
@@ -82,7 +82,7 @@ func TestSubjects(t *testing.T) {
 		"dash: fix spacing of the buttons below; make two tiles":                           1,
 		"dash: fix spacing. Make two tiles":                                                1,
 	} {
-		if got := check([]*prose{newProse("commit 1", kindCommit, []line{{1, subject}})}, nil); len(got.hits) != want {
+		if got := check([]*prose{newProse("commit 1", kindCommit, []line{{1, subject}})}, nil, nil); len(got.hits) != want {
 			t.Errorf("%q: %d hits, want %d", subject, len(got.hits), want)
 		}
 	}
@@ -186,6 +186,24 @@ func TestRun(t *testing.T) {
 		t.Errorf("a plain line: %v\n%s", err, out.String())
 	}
 	if got, want := out.String(), "markdown         1 lines      0 hits     0.0 per 1,000\n"; got != want {
+		t.Errorf("output %q, want %q", got, want)
+	}
+	plain := strings.Repeat("The run waits.\n", 500)
+	if err := os.MkdirAll(filepath.Join(dir, "core"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "core", "b.md"), []byte(plain), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"-max", "markdown=10"}, &out); err != nil {
+		t.Errorf("two hits in 503 lines, without -max-folder: %v, want no error", err)
+	}
+	out.Reset()
+	if err := run(t.Context(), []string{"-q", "-max-folder", "markdown=10"}, &out); !errors.Is(err, errAbove) {
+		t.Errorf("two hits in 3 lines of a folder: %v, want errAbove", err)
+	}
+	if got, want := out.String(), "markdown       503 lines      2 hits     4.0 per 1,000\n"+
+		". markdown       3 lines      2 hits   666.7 per 1,000\ncore markdown     500 lines      0 hits     0.0 per 1,000\n  person              2\n"; got != want {
 		t.Errorf("output %q, want %q", got, want)
 	}
 	if err := run(t.Context(), []string{"-max", "prose=1"}, &out); err == nil {
