@@ -50,18 +50,18 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			return err
 		}
 	}
-	if p.machine.HasRole(scenario.Gang) {
+	if p.machine.HasRole(scenario.Coalition) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:
 			a = p.conspiracy(honest)
 		case coordinator.ReportCheckpoint:
-			honest.Digest = gangModel(honest.Step)
+			honest.Digest = coalitionModel(honest.Step)
 			a = honest
 		case coordinator.Ready:
 			a = p.withhold(honest)
 		}
 	}
-	if p.machine.Roles&(scenario.Gang|scenario.Slanderer) != 0 {
+	if p.machine.Roles&(scenario.Coalition|scenario.Slanderer) != 0 {
 		switch honest := a.(type) {
 		case coordinator.Vote:
 			vote, votes := p.perverts(honest)
@@ -70,7 +70,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			}
 			a = vote
 		case coordinator.Accuse:
-			if p.machine.HasRole(scenario.Gang) {
+			if p.machine.HasRole(scenario.Coalition) {
 				return backend.ErrDisconnected // the member makes its own accusations
 			}
 		}
@@ -237,7 +237,7 @@ func (p *process) flood(state *coordinator.State) {
 // elected. It is called once in every new phase.
 func (p *process) conspire(state *coordinator.State) {
 	p.flood(state)
-	if p.machine.HasRole(scenario.Gang) {
+	if p.machine.HasRole(scenario.Coalition) {
 		p.evict(state)
 		p.comeAndGo(state)
 		p.frame(state)

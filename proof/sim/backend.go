@@ -48,7 +48,7 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 		parking: &parking{worker: w.workers.Current(), ctx: ctx.(*taskContext)},
 	}
 	m.submit(r, m.latency+w.extraDelay())
-	if other := w.other; other != nil && m.HasRole(scenario.Gang) {
+	if other := w.other; other != nil && m.HasRole(scenario.Coalition) {
 		other.deliver(&request{from: m, nonce: r.nonce, action: a}, w.now+m.latency)
 	}
 	if !w.healed && w.links.Chance(w.plan.DuplicatePerMille) {

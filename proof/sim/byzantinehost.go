@@ -109,7 +109,7 @@ func (h *host) foresee(without *machine) int {
 	if next.Tick(h.now().Clock, draw); next.RunState != coordinator.RoundTrain || next.Progress.Step == h.State().Progress.Step {
 		return -1
 	}
-	return h.world.cast.GangElected(next.CurrentRound(), next.Config)
+	return h.world.cast.CoalitionElected(next.CurrentRound(), next.Config)
 }
 
 // stalls reports whether a host of the coalition delays an epoch in which the coalition would have

@@ -39,7 +39,7 @@ func (m *machine) chance(label string, step uint32, perMille uint32) bool {
 
 // cheats reports whether the machine sends a false result in a step.
 func (m *machine) cheats(step uint32) bool {
-	return m.Roles&(scenario.CheatingTrainer|scenario.Gang) != 0 && m.chance("cheats", step, 500)
+	return m.Roles&(scenario.CheatingTrainer|scenario.Coalition) != 0 && m.chance("cheats", step, 500)
 }
 
 // refusesToOpen reports whether a process denies having a requested opening.
@@ -56,8 +56,8 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 		p.court.firstRequest[r] = p.world.now
 	}
 	switch own := r.trainer == coordinator.ClientID(m.ID); {
-	case m.HasRole(scenario.Gang):
-		return !asker.machine.HasRole(scenario.Gang)
+	case m.HasRole(scenario.Coalition):
+		return !asker.machine.HasRole(scenario.Coalition)
 	case !own:
 		return false
 	case m.HasRole(scenario.CheatingTrainer) && m.cheats(r.step) && m.chance("opens", r.step, 500):
@@ -88,7 +88,7 @@ func (p *process) isSoSilent(asker *process, r result) bool {
 // votes guilty against non-members, and blocks trials of its members.
 func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes bool) {
 	m, accused := p.machine, p.world.cast.Of(v.Client)
-	v.Guilty = !m.HasRole(scenario.Gang) || !accused.HasRole(scenario.Gang)
+	v.Guilty = !m.HasRole(scenario.Coalition) || !accused.HasRole(scenario.Coalition)
 	return v, v.Guilty || !m.chance("abstains", v.Step, 500)
 }
 
@@ -116,17 +116,17 @@ func (p *process) victims(candidates []result) []result {
 // are blocked. Some accuse hastily.
 func (p *process) slander(s *coordinator.State) {
 	m, step := p.machine, s.Progress.Step
-	if m.Roles&(scenario.Slanderer|scenario.Gang) == 0 || s.Config.VerificationPercent == 0 || p.court.spoke == step || !m.chance("slander", step, 400) {
+	if m.Roles&(scenario.Slanderer|scenario.Coalition) == 0 || s.Config.VerificationPercent == 0 || p.court.spoke == step || !m.chance("slander", step, 400) {
 		return
 	}
 	p.court.spoke = step
-	friendly := m.HasRole(scenario.Gang) && m.chance("friendly", step, 300)
+	friendly := m.HasRole(scenario.Coalition) && m.chance("friendly", step, 300)
 	var candidates []result
 	for i := range s.Epoch.Rounds {
 		round := &s.Epoch.Rounds[i]
 		for _, a := range p.world.draws.Assignments(round, s.Config) {
 			id := round.Members[a.Member]
-			if other := p.world.cast.Of(id); other != m.Member && (!m.HasRole(scenario.Gang) || other.HasRole(scenario.Gang) == friendly) {
+			if other := p.world.cast.Of(id); other != m.Member && (!m.HasRole(scenario.Coalition) || other.HasRole(scenario.Coalition) == friendly) {
 				candidates = append(candidates, result{round.Step, id})
 			}
 		}

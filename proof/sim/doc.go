@@ -21,7 +21,7 @@
 //
 // Package scenario draws the parameters and faults of a run from the seed (faults.go injects them),
 // and cast selects the Byzantine members. Their behaviour is in adversary.go, in court.go for
-// audits, in hog.go for members that harm others on slow links, and in gang.go and byzantinehost.go for
+// audits, in hog.go for members that harm others on slow links, and in coalition.go and byzantinehost.go for
 // coalitions. Package check lists the assertions. It observes every step, and asserts from its own
 // independent records, with one file for each subject. shrink.go searches for the smallest run that
 // still violates an assertion.

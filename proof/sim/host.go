@@ -417,7 +417,7 @@ func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
 func (h *host) Connected(i int) bool {
 	w := h.world
 	m := w.machines[i]
-	return h.up && (m.history() == h || m.HasRole(scenario.Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
+	return h.up && (m.history() == h || m.HasRole(scenario.Coalition)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
 }
 
 // Base implements check.Host.

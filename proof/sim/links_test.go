@@ -16,7 +16,7 @@ func TestLinks(t *testing.T) {
 		seeds   uint64
 	}{
 		{scenario.NoFaults, 12, 2}, {scenario.Slanderer, 12, 3}, {scenario.Slanderer | scenario.Hog, 12, 4},
-		{scenario.Gang | scenario.Hog, 16, 2}, {scenario.AllFaults, 12, 3},
+		{scenario.Coalition | scenario.Hog, 16, 2}, {scenario.AllFaults, 12, 3},
 	} {
 		t.Run(test.faults.String(), func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,7 @@ func TestTermsOfLongEpochs(t *testing.T) {
 		}
 		return changed
 	}}
-	for _, faults := range []scenario.Faults{scenario.SilentTrainer, scenario.Crash | scenario.Drop, scenario.Starve | scenario.HostCrash, scenario.Gang} {
+	for _, faults := range []scenario.Faults{scenario.SilentTrainer, scenario.Crash | scenario.Drop, scenario.Starve | scenario.HostCrash, scenario.Coalition} {
 		for seed := uint64(1); seed <= 3; seed++ {
 			if v := inOneEpoch(seed, faults, watch); v != nil && v.Assertion != check.Progress { // a member may return after the end
 				t.Errorf("%v, seed %d: %v", faults, seed, v)

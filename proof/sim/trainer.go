@@ -88,11 +88,11 @@ func (t *trainer) move(step uint32, payloads [][]byte) (moved [][]byte, again *a
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	p := t.process
-	if p.machine.HasRole(scenario.SilentTrainer) && p.world.attacks.Chance(800) || p.machine.HasRole(scenario.Gang) && p.world.attacks.Chance(100) {
+	if p.machine.HasRole(scenario.SilentTrainer) && p.world.attacks.Chance(800) || p.machine.HasRole(scenario.Coalition) && p.world.attacks.Chance(100) {
 		return nil, 0, errSilent
 	}
 	late := int64(0)
-	if p.machine.HasRole(scenario.Gang) {
+	if p.machine.HasRole(scenario.Coalition) {
 		late = p.dawdle()
 	}
 	took := p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)

@@ -106,7 +106,7 @@ func (w *world) Violate(v *check.Violation) {
 // origin returns a client's network and its seat limit. All coalition members come from one
 // network, other clients from unlimited networks.
 func (w *world) origin(m *cast.Member) core.Origin {
-	if !m.HasRole(scenario.Gang) {
+	if !m.HasRole(scenario.Coalition) {
 		return core.Origin{}
 	}
 	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: w.plan.Crew.Size}

@@ -44,7 +44,7 @@ func New(seed uint64, plan *scenario.Plan) *Cast {
 	}
 	c.appointByzantine(seed, plan)
 	for range plan.Crew.Spare {
-		c.add().Roles = scenario.Gang
+		c.add().Roles = scenario.Coalition
 	}
 	return c
 }
@@ -66,11 +66,11 @@ func (c *Cast) add() *Member {
 // other Byzantine clients.
 func (c *Cast) appointByzantine(seed uint64, plan *scenario.Plan) {
 	n := len(c.Members)
-	if plan.Links != nil && plan.Faults&scenario.Gang == 0 {
+	if plan.Links != nil && plan.Faults&scenario.Coalition == 0 {
 		c.appointByzantineOnLinks(seed, plan)
 		return
 	}
-	for _, kind := range (plan.Faults & scenario.Byzantine &^ scenario.Gang).Each() {
+	for _, kind := range (plan.Faults & scenario.Byzantine &^ scenario.Coalition).Each() {
 		r := random.New(seed, "liars "+kind.String())
 		count := scenario.MaxByzantine(n)
 		if kind == scenario.LyingWitness {
@@ -87,24 +87,24 @@ func (c *Cast) appointByzantine(seed uint64, plan *scenario.Plan) {
 			c.Members[i].Roles |= kind
 		}
 	}
-	if plan.Faults&scenario.Gang != 0 {
-		c.appointGang(seed, plan)
+	if plan.Faults&scenario.Coalition != 0 {
+		c.appointCoalition(seed, plan)
 	}
 }
 
-// appointGang chooses the coalition. Its members also show the behaviours of individual Byzantine
+// appointCoalition chooses the coalition. Its members also show the behaviours of individual Byzantine
 // members, each independently.
-func (c *Cast) appointGang(seed uint64, plan *scenario.Plan) {
+func (c *Cast) appointCoalition(seed uint64, plan *scenario.Plan) {
 	r := random.New(seed, "gang")
-	gang := r.Pick(len(c.Members), scenario.GangSize(len(c.Members), plan.Config))
+	coalition := r.Pick(len(c.Members), scenario.CoalitionSize(len(c.Members), plan.Config))
 	if plan.Links != nil {
-		gang = c.fastOf(r, len(gang), plan.Links)
+		coalition = c.fastOf(r, len(coalition), plan.Links)
 	}
 	for _, m := range c.Members {
 		m.Roles = 0
 	}
-	for n, i := range gang {
-		c.Members[i].Roles = scenario.Gang | plan.Faults&scenario.Hog
+	for n, i := range coalition {
+		c.Members[i].Roles = scenario.Coalition | plan.Faults&scenario.Hog
 		if n < plan.Crew.Equivocators {
 			c.Members[i].Roles |= scenario.Equivocation
 		}
@@ -145,10 +145,10 @@ func (c *Cast) Find(id identity.ID) *Member {
 // Of returns the member with an id in a state.
 func (c *Cast) Of(id coordinator.ClientID) *Member { return c.Members[c.index[identity.ID(id)]] }
 
-// InGang reports whether a client in a state belongs to the coalition.
-func (c *Cast) InGang(id coordinator.ClientID) bool {
+// InCoalition reports whether a client in a state belongs to the coalition.
+func (c *Cast) InCoalition(id coordinator.ClientID) bool {
 	m := c.Find(identity.ID(id))
-	return m != nil && m.HasRole(scenario.Gang)
+	return m != nil && m.HasRole(scenario.Coalition)
 }
 
 // FromNetwork returns the clients of the coalition's network that are in the newest epoch, were in
@@ -157,7 +157,7 @@ func (c *Cast) FromNetwork(s *coordinator.State) map[coordinator.ClientID]bool {
 	there := make(map[coordinator.ClientID]bool)
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
 		for i := range clients {
-			if id := clients[i].ID; c.InGang(id) {
+			if id := clients[i].ID; c.InCoalition(id) {
 				there[id] = true
 			}
 		}
@@ -165,11 +165,11 @@ func (c *Cast) FromNetwork(s *coordinator.State) map[coordinator.ClientID]bool {
 	return there
 }
 
-// GangElected returns the number of coalition members among a round's witnesses.
-func (c *Cast) GangElected(round *coordinator.Round, config coordinator.Config) int {
+// CoalitionElected returns the number of coalition members among a round's witnesses.
+func (c *Cast) CoalitionElected(round *coordinator.Round, config coordinator.Config) int {
 	elected := 0
 	for _, member := range round.ElectedWitnesses(config) {
-		if c.InGang(round.Members[member]) {
+		if c.InCoalition(round.Members[member]) {
 			elected++
 		}
 	}
@@ -179,11 +179,11 @@ func (c *Cast) GangElected(round *coordinator.Round, config coordinator.Config) 
 // Overrun reports whether the coalition has at least a third of an epoch's first members. The
 // protocol then makes no guarantees, and the plan of the run is wrong.
 func (c *Cast) Overrun(members []coordinator.Client) bool {
-	gang := 0
+	coalition := 0
 	for i := range members {
-		if c.InGang(members[i].ID) {
-			gang++
+		if c.InCoalition(members[i].ID) {
+			coalition++
 		}
 	}
-	return gang > 0 && 3*gang >= len(members)
+	return coalition > 0 && 3*coalition >= len(members)
 }

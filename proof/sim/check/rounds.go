@@ -147,7 +147,7 @@ func (c *Checker) Trained(took int64) {
 // the duration of an honest training from the round's start.
 func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	// With links, the checker does not know when results arrive.
-	if c.run.Plan.Links != nil || c.run.Plan.Faults&^(scenario.Byzantine&^scenario.GangHost) != 0 || c.run.Plan.HasByzantineHost() || c.pace.step != round.Step {
+	if c.run.Plan.Links != nil || c.run.Plan.Faults&^(scenario.Byzantine&^scenario.CoalitionHost) != 0 || c.run.Plan.HasByzantineHost() || c.pace.step != round.Step {
 		return
 	}
 	honest := 0

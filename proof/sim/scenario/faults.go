@@ -30,8 +30,8 @@ const (
 	Equivocation                       // announces two results, each to half of the other members
 	FalseAccuser                       // accuses honest members
 	HiddenResult                       // announces decoys to some members instead of its result, and many after the round
-	Gang                               // nearly a third of the members coordinate all attacks: they evict members, and replace the model
-	GangHost                           // the host belongs to the coalition: it drops actions, withdraws members, sets its clock, and shows two histories
+	Coalition                          // nearly a third of the members coordinate all attacks: they evict members, and replace the model
+	CoalitionHost                      // the host belongs to the coalition: it drops actions, withdraws members, sets its clock, and shows two histories
 	CheatingTrainer                    // sends results that fail audits, and opens them or not
 	Silent                             // opens its results never, late, or to some members only
 	Fleeing                            // leaves after a request for an opening, and returns
@@ -48,10 +48,10 @@ const (
 )
 
 // ByzantineOnLinks contains the Byzantine behaviours in runs with links, alone or in a coalition.
-const ByzantineOnLinks = Slanderer | Hog | Withhold | Gang
+const ByzantineOnLinks = Slanderer | Hog | Withhold | Coalition
 
 // Byzantine contains all Byzantine behaviours.
-const Byzantine = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost |
+const Byzantine = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Coalition | CoalitionHost |
 	ByzantineInAudits | Hog | Withhold
 
 // ByzantineInAudits contains the behaviours that audits and trials target.

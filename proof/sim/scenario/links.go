@@ -55,7 +55,7 @@ func (m Manner) String() string { return mannerNames[m] }
 func chooseByzantineOnLinks(seed uint64) Faults {
 	r := random.New(seed, "choose")
 	faults := Slanderer
-	for _, kind := range []Faults{Hog, Hog, Withhold, Gang} {
+	for _, kind := range []Faults{Hog, Hog, Withhold, Coalition} {
 		if r.Chance(450) {
 			faults |= kind
 		}
@@ -138,7 +138,7 @@ func (p *Plan) makeTime(r *random.Source) {
 	c.ProbationSteps = min(c.ProbationSteps, 2)
 	n := uint16(p.Clients)
 	c.MinClients = max(1, n/2)
-	if p.Faults&Gang == 0 {
+	if p.Faults&Coalition == 0 {
 		c.WitnessNodes = 0
 		c.InitMinClients = max(c.MinClients, n-uint16(l.Byzantine))
 	}

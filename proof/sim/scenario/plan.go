@@ -113,12 +113,12 @@ func New(o Options) Plan {
 				p.Faults |= kind
 			}
 		}
-		if p.Faults&Gang == 0 || !r.Chance(300) { // a run with a Byzantine host need not finish
-			p.Faults &^= GangHost
+		if p.Faults&Coalition == 0 || !r.Chance(300) { // a run with a Byzantine host need not finish
+			p.Faults &^= CoalitionHost
 		}
 	}
-	if p.Faults&GangHost != 0 {
-		p.Faults |= Gang
+	if p.Faults&CoalitionHost != 0 {
+		p.Faults |= Coalition
 	}
 	p.drawConfig(o)
 	if o.Links {
@@ -167,7 +167,7 @@ func (p *Plan) drawConfig(o Options) {
 		c.RoundsPerEpoch, c.EpochTime = 0, max(p.Tempo, 1000).wait(r.Between(9000, 14_000), 0)
 	}
 	p.drawAudits(o, &c)
-	if p.Faults&Gang != 0 {
+	if p.Faults&Coalition != 0 {
 		// The coalition can capture a small committee for a round, which stops the run for an
 		// epoch. A test in package client covers this case.
 		c.WitnessNodes = 0
@@ -194,14 +194,14 @@ func (p *Plan) drawConfig(o Options) {
 	if p.Faults&^Byzantine == 0 {
 		c.TotalSteps = uint32(o.Rounds)
 	}
-	if p.Faults&GangHost != 0 && c.EpochTime == 0 { // its attacks happen within an epoch
+	if p.Faults&CoalitionHost != 0 && c.EpochTime == 0 { // its attacks happen within an epoch
 		rounds = random.One(random.New(o.Seed, "epochs of a host that lies"), rounds, 6, 8, 12)
 		c.RoundsPerEpoch = rounds
 	}
 	if len(p.Crew.late) > 0 { // they need time to get their seats
 		c.TotalSteps = max(c.TotalSteps, 3*rounds)
 	}
-	if p.Crew.Size = GangSize(n, c); p.Crew.Size == 0 {
+	if p.Crew.Size = CoalitionSize(n, c); p.Crew.Size == 0 {
 		p.Crew.Spare = 0 // too few members for a coalition of one
 	}
 	p.Config = c
@@ -211,8 +211,8 @@ func (p *Plan) drawConfig(o Options) {
 // depend on them.
 func (p *Plan) ejectable(n int, config coordinator.Config) int {
 	kinds := (p.Faults & (Equivocation | HiddenResult)).Each()
-	if len(kinds) > 0 && p.Faults&Gang != 0 {
-		return GangSize(n, config)
+	if len(kinds) > 0 && p.Faults&Coalition != 0 {
+		return CoalitionSize(n, config)
 	}
 	return len(kinds) * MaxByzantine(n)
 }
@@ -221,7 +221,7 @@ func (p *Plan) ejectable(n int, config coordinator.Config) int {
 // audits. It ensures that enough members remain after ejections.
 func (p *Plan) drawAudits(o Options, c *coordinator.Config) {
 	r := random.New(o.Seed, "audits")
-	if o.Faults == HonestFaults && r.Chance(900) || p.Faults&ByzantineInAudits != 0 && r.Chance(800) || p.Faults&Gang != 0 && r.Chance(500) {
+	if o.Faults == HonestFaults && r.Chance(900) || p.Faults&ByzantineInAudits != 0 && r.Chance(800) || p.Faults&Coalition != 0 && r.Chance(500) {
 		c.VerificationPercent = random.One(r, uint8(15), 25, 40, 60)
 		c.RoundsPerEpoch = max(c.RoundsPerEpoch, random.One(r, uint32(4), 8, 12))
 	}
@@ -308,9 +308,9 @@ func (p *Plan) drawEvents(o Options, kind Faults) {
 	}
 }
 
-// GangSize returns the maximum size of a coalition: fewer than a third of the members with which an
+// CoalitionSize returns the maximum size of a coalition: fewer than a third of the members with which an
 // epoch can start, and at most three tenths of the clients.
-func GangSize(clients int, config coordinator.Config) int {
+func CoalitionSize(clients int, config coordinator.Config) int {
 	return min((int(config.InitMinClients)-1)/3, clients*3/10)
 }
 
@@ -318,7 +318,7 @@ func GangSize(clients int, config coordinator.Config) int {
 func MaxByzantine(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }
 
 // HasByzantineHost reports whether the host belongs to the coalition.
-func (p *Plan) HasByzantineHost() bool { return p.Faults&GangHost != 0 }
+func (p *Plan) HasByzantineHost() bool { return p.Faults&CoalitionHost != 0 }
 
 // Crew is the coalition of a run and the clients that start late.
 type Crew struct {
@@ -335,12 +335,12 @@ type Crew struct {
 // clients start late, and the coalition is smaller.
 func drawCrew(o Options, alone bool) Crew {
 	r := random.New(o.Seed, "crew")
-	gang := o.Clients * 3 / 10
-	c := Crew{Spare: min(gang, 4), ForkAt: r.Between(4*second, 120*second)}
+	coalition := o.Clients * 3 / 10
+	c := Crew{Spare: min(coalition, 4), ForkAt: r.Between(4*second, 120*second)}
 	if r.Chance(400) {
 		c.ForkAt = 1 << 62 // never
 	}
-	without := r.Below(max(0, o.Clients-3*gang-1) + 1)
+	without := r.Below(max(0, o.Clients-3*coalition-1) + 1)
 	late := r.Below(without + 1)
 	if !alone {
 		c.Equivocators = r.Below(max(1, o.Clients/8))

@@ -15,7 +15,7 @@ import (
 // host can know. A restarted host learns the networks of connected clients when a client joins.
 func (c *Checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 	there := 0
-	if !c.run.Cast.InGang(joined) {
+	if !c.run.Cast.InCoalition(joined) {
 		return
 	}
 	for id := range c.run.Cast.FromNetwork(s) {

@@ -44,19 +44,19 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	if round == nil {
 		return proof
 	}
-	elected := p.world.cast.GangElected(round, s.Config)
+	elected := p.world.cast.CoalitionElected(round, s.Config)
 	if elected <= int(round.WitnessesElected)-int(round.WitnessesNeeded) {
 		return proof
 	}
 	own := coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal, Claim: proof.Claim}
 	for _, a := range round.Assignments(s.Config) {
 		id := round.Members[a.Member]
-		if p.world.cast.InGang(id) {
+		if p.world.cast.InCoalition(id) {
 			own.Participants.Add(round.Seed, id[:])
 		}
 	}
 	if elected >= int(round.WitnessesNeeded) {
-		own.CommitmentsRoot, own.Replica = gangModel(proof.Step), gangModel(proof.Step)
+		own.CommitmentsRoot, own.Replica = coalitionModel(proof.Step), coalitionModel(proof.Step)
 	}
 	return own
 }
@@ -79,8 +79,8 @@ func (p *process) dawdle() int64 {
 	return p.world.attacks.Between(2*second, 4*second)
 }
 
-// gangModel returns the digest that all coalition members report after a step.
-func gangModel(step uint32) [32]byte {
+// coalitionModel returns the digest that all coalition members report after a step.
+func coalitionModel(step uint32) [32]byte {
 	return sha256.Sum256(binary.LittleEndian.AppendUint32([]byte("the gang's model"), step))
 }
 
@@ -89,7 +89,7 @@ func gangModel(step uint32) [32]byte {
 func (p *process) evict(state *coordinator.State) {
 	var accused []coordinator.ClientID
 	for _, id := range state.Accusable() {
-		if m := p.world.cast.Find([32]byte(id)); m != nil && !m.HasRole(scenario.Gang) {
+		if m := p.world.cast.Find([32]byte(id)); m != nil && !m.HasRole(scenario.Coalition) {
 			accused = append(accused, id)
 		}
 	}
@@ -137,5 +137,5 @@ func (p *process) frame(state *coordinator.State) {
 // hides reports whether the coalition hides the records of one history from clients that see the
 // other.
 func (p *process) hides(other *process) bool {
-	return p.machine.history() != other.machine.history() && (p.machine.HasRole(scenario.Gang) || other.machine.HasRole(scenario.Gang))
+	return p.machine.history() != other.machine.history() && (p.machine.HasRole(scenario.Coalition) || other.machine.HasRole(scenario.Coalition))
 }
