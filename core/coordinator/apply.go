@@ -146,7 +146,7 @@ func (s *State) join(from ClientID, a Join) error {
 		s.Pending = append(slices.Delete(s.Pending, i, i+1), joins)
 		return nil
 	}
-	if err := s.makeWay(from); err != nil {
+	if err := s.evictIfFull(from); err != nil {
 		return err
 	}
 	joins.ProbationUntil = s.credit(from)

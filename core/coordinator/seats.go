@@ -69,17 +69,17 @@ func (s *State) hasOffice(id ClientID) bool {
 	return id == s.Host || id == s.Authority.Main || id == s.Authority.Join
 }
 
-// mayGiveWay reports whether a pending client may be evicted: it was never a member, and has no
+// isEvictable reports whether a pending client may be evicted: it was never a member, and has no
 // role and no authorization.
-func (s *State) mayGiveWay(c *Client) bool {
+func (s *State) isEvictable(c *Client) bool {
 	return c.isNew() && !s.Authority.Permissioned && !s.hasOffice(c.ID)
 }
 
-// makeWay makes sure that Pending has a slot for a key that joins. If all slots are taken, it evicts
-// one of the clients for which mayGiveWay is true. The seed chain and the joining key select the
+// evictIfFull makes sure that Pending has a slot for a key that joins. If all slots are taken, it evicts
+// one of the clients for which isEvictable is true. The seed chain and the joining key select the
 // client, so early clients cannot keep others out permanently. In Warmup, the pending clients and
 // the members together must fit into the slots, because all of them may become pending again.
-func (s *State) makeWay(from ClientID) error {
+func (s *State) evictIfFull(from ClientID) error {
 	room := MaxClients
 	if s.RunState == Warmup {
 		room -= s.HealthyCount()
@@ -92,7 +92,7 @@ func (s *State) makeWay(from ClientID) error {
 	}
 	candidates := 0
 	for i := range s.Pending {
-		if s.mayGiveWay(&s.Pending[i]) {
+		if s.isEvictable(&s.Pending[i]) {
 			candidates++
 		}
 	}
@@ -101,7 +101,7 @@ func (s *State) makeWay(from ClientID) error {
 	}
 	drawn := int(s.rank(from) % uint64(candidates))
 	for i := range s.Pending {
-		if !s.mayGiveWay(&s.Pending[i]) {
+		if !s.isEvictable(&s.Pending[i]) {
 			continue
 		}
 		if drawn == 0 {

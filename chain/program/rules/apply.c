@@ -87,7 +87,7 @@ static enum code state_join(struct state *s, const struct key *from, const struc
 		client_add(&s->pending, &fresh);
 		return ACCEPTED;
 	}
-	if (!state_make_way(s, from)) return ERR_FULL;
+	if (!state_evict_if_full(s, from)) return ERR_FULL;
 	fresh.probation_until = state_credit(s, from);
 	struct client *member = state_member(s, from);
 	if (member && member->state == HEALTHY) member->state = WITHDRAWN;

@@ -258,7 +258,7 @@ uint32_t state_probation_end(const struct state *s);
 bool state_on_probation(const struct state *s, const struct client *c, uint32_t step);
 uint32_t state_credit(const struct state *s, const struct key *id);
 bool state_has_office(const struct state *s, const struct key *id);
-bool state_make_way(struct state *s, const struct key *from);
+bool state_evict_if_full(struct state *s, const struct key *from);
 void state_make_room(struct state *s, uint32_t room);
 void state_seat_pending(struct state *s);
 

@@ -36,8 +36,8 @@ bool state_has_office(const struct state *s, const struct key *id) {
 	return key_equal(id, &s->host) || key_equal(id, &s->authority.main) || key_equal(id, &s->authority.join);
 }
 
-// state_may_give_way ports State.mayGiveWay.
-static bool state_may_give_way(const struct state *s, const struct client *c) {
+// state_is_evictable ports State.isEvictable.
+static bool state_is_evictable(const struct state *s, const struct client *c) {
 	return client_is_new(c) && !s->authority.permissioned && !state_has_office(s, &c->id);
 }
 
@@ -49,10 +49,10 @@ static uint64_t state_rank(const struct state *s, const struct key *id) {
 	return hash[0];
 }
 
-// state_give_way lets the candidate with the given number depart.
-static void state_give_way(struct state *s, uint32_t number) {
+// state_evict evicts the candidate with the given number.
+static void state_evict(struct state *s, uint32_t number) {
 	for (uint32_t i = 0; i < s->pending.count; i++) {
-		if (!state_may_give_way(s, &s->pending.list[i])) continue;
+		if (!state_is_evictable(s, &s->pending.list[i])) continue;
 		if (number-- > 0) continue;
 		struct client client = s->pending.list[i];
 		client.state = WITHDRAWN;
@@ -62,14 +62,14 @@ static void state_give_way(struct state *s, uint32_t number) {
 	}
 }
 
-// state_make_way ports State.makeWay. It returns false if Go returns ErrFull.
-bool state_make_way(struct state *s, const struct key *from) {
+// state_evict_if_full ports State.evictIfFull. It returns false if Go returns ErrFull.
+bool state_evict_if_full(struct state *s, const struct key *from) {
 	uint32_t room = MAX_CLIENTS, candidates = 0;
 	if (s->run_state == WARMUP) room -= state_healthy_count(s) - state_is_healthy(s, from);
 	if (s->pending.count < room) return true;
-	for (uint32_t i = 0; i < s->pending.count; i++) candidates += state_may_give_way(s, &s->pending.list[i]);
+	for (uint32_t i = 0; i < s->pending.count; i++) candidates += state_is_evictable(s, &s->pending.list[i]);
 	if (candidates == 0) return false;
-	state_give_way(s, (uint32_t)(state_rank(s, from) % candidates));
+	state_evict(s, (uint32_t)(state_rank(s, from) % candidates));
 	return true;
 }
 

@@ -241,7 +241,7 @@ func TestLentPayloadUsesNoRoom(t *testing.T) {
 		t.Errorf("the served bytes differ from the stored ones: %v, %v", err, failed)
 	}
 	if freed := s.FreeDisk(); freed != 0 {
-		t.Errorf("giving way freed %d bytes", freed)
+		t.Errorf("evicting freed %d bytes", freed)
 	}
 	if err := s.Retain(h); err != nil {
 		t.Error(err)
