@@ -98,7 +98,7 @@ var mutants = []mutation{
 	{"due.c", "if (now == 0) *at = 1;", ""},
 	{"due.c", "p.most > 0 ? p.most : 1", "p.most"},
 	{"due.c", "return end > p.since;", "return true;"},
-	{"due.c", "state_waits_anew(s)", "false"},
+	{"due.c", "state_waits_again(s)", "false"},
 	{"due.c", "healthy < s->epoch.clients.count || ", ""},
 	{"due.c", "state_ready_count(s) >= healthy", "state_ready_count(s) > healthy"},
 	{"due.c", "round_has_quorum(state_current_round(s)) || state_quorum_is_out_of_reach(s)", "round_has_quorum(state_current_round(s))"},

@@ -76,7 +76,7 @@ func TestTickPlan(t *testing.T) {
 	plan("armed just now", 100, 101, 0)
 	plan("armed: it can land in the slot that is drawn from", 100, 102, 0)
 	plan("armed: it lands behind the slot that is drawn from", 100, 103, 1)
-	plan("armed long ago: it arms anew", 100, 501, 1)
+	plan("armed long ago: it arms again", 100, 501, 1)
 	s.Tick(now, [32]byte{1})
 	plan("waiting for more", 0, 100, 0)
 	now += 1000

@@ -61,7 +61,7 @@ func (s *State) phase() phase {
 	switch s.RunState {
 	case WaitingForMembers:
 		enough := s.enoughWait()
-		p.over = s.PendingPause || s.waitsAnew()
+		p.over = s.PendingPause || s.waitsAgain()
 		p.endless = !enough
 		p.unnoticed = enough && s.MinimumSince == 0
 		p.since, p.most = s.MinimumSince, s.membersTime()

@@ -287,7 +287,7 @@ type State struct {
 	Model        Model
 	Progress     Progress
 	Epoch        Epoch
-	MinimumSince uint64   // time since when enough clients are pending; 0 while too few are (see waitsAnew)
+	MinimumSince uint64   // time since when enough clients are pending; 0 while too few are (see waitsAgain)
 	SeedChain    [32]byte // SHA-256 chain over the draws of rounds and Reveals; bytes 8 to 15 are the next round's BatchSeed
 
 	// DrawCommitment is the SHA-256 of the draw that the next round starts with. That draw then

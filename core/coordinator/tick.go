@@ -67,14 +67,14 @@ func (s *State) enter(state RunState, now uint64) {
 
 // tickWaitingForMembers starts an epoch when enough clients have been pending for membersTime,
 // counted from MinimumSince. The first tick with enough pending clients sets MinimumSince, and a
-// tick with too few clears it (waitsAnew).
+// tick with too few clears it (waitsAgain).
 func (s *State) tickWaitingForMembers(now uint64) bool {
 	if s.PendingPause {
 		s.pause(now)
 		return true
 	}
 	if !s.enoughWait() {
-		if !s.waitsAnew() {
+		if !s.waitsAgain() {
 			return false
 		}
 		s.MinimumSince = 0

@@ -226,13 +226,13 @@ func TestJurorsVoteOnce(t *testing.T) {
 			c.mustID(id, Return{})
 		}, true},
 		{"leaves", func(c *court, id ClientID) { c.mustID(id, Withdraw{Client: id}) }, false},
-		{"joins anew", func(c *court, id ClientID) { c.mustID(id, Join{}) }, false},
-		{"joins anew and returns", func(c *court, id ClientID) {
+		{"joins again", func(c *court, id ClientID) { c.mustID(id, Join{}) }, false},
+		{"joins again and returns", func(c *court, id ClientID) {
 			c.mustID(id, Join{})
 			c.round()
 			c.mustID(id, Return{})
 		}, true},
-		{"joins anew while it waits", func(c *court, id ClientID) {
+		{"joins again while it waits", func(c *court, id ClientID) {
 			c.cooldown()
 			c.finishEpoch("x")
 			c.Pending[indexOf(c.Pending, id)].HoldsModel = true

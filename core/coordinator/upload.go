@@ -239,12 +239,12 @@ func (s *State) enoughWait() bool {
 	return len(s.Pending) >= int(s.Config.InitMinClients) && !s.WaitsForMember()
 }
 
-// waitsAnew reports whether too few clients are still pending, so that the waiting time must start
+// waitsAgain reports whether too few clients are still pending, so that the waiting time must start
 // again once there are enough. The wait for a client with the run's model is an exception, because
 // it may take a day: it does not restart when some of the pending clients leave, unless none is left
 // or WaitsForMember reports true. Otherwise a client that repeatedly joins and leaves could delay
 // the others forever.
-func (s *State) waitsAnew() bool {
+func (s *State) waitsAgain() bool {
 	return s.MinimumSince != 0 && !s.enoughWait() &&
 		(len(s.Pending) == 0 || s.WaitsForMember() || s.membersTime() <= s.Config.WaitingForMembersExtraTime)
 }

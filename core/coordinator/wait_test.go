@@ -43,7 +43,7 @@ func TestHolderGetsItsSeatAfterAFailedEpoch(t *testing.T) {
 func TestLeavingAndRejoiningDoesNotExtendTheWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		away []string // clients that leave and join again in each interval
-		anew bool
+		again bool
 	}{
 		"a stranger":         {[]string{"stranger"}, false},
 		"a member":           {[]string{"a"}, false},
@@ -77,7 +77,7 @@ func TestLeavingAndRejoiningDoesNotExtendTheWait(t *testing.T) {
 				r.join(test.away...)
 				pass(2)
 			}
-			if waits := r.RunState == WaitingForMembers; waits != test.anew {
+			if waits := r.RunState == WaitingForMembers; waits != test.again {
 				t.Errorf("the run waits: %t, after %d ms, with a Warmup of %d", waits, r.now-begin, r.Config.WarmupTime)
 			}
 		})

@@ -279,7 +279,7 @@ void state_end_trials(struct state *s, uint64_t now);
 enum code state_report_upload(struct state *s, const struct key *from, const struct action *a);
 uint64_t state_members_time(const struct state *s);
 bool state_enough_wait(const struct state *s);
-bool state_waits_anew(const struct state *s);
+bool state_waits_again(const struct state *s);
 void state_fall_back_if_model_is_gone(struct state *s);
 void state_count_try(struct state *s);
 void state_remember(struct state *s, uint32_t step, const struct key *digest);

@@ -37,7 +37,7 @@ void state_phase(struct state *s, struct phase *p) {
 	p->most = 0;
 	switch (s->run_state) {
 	case WAITING_FOR_MEMBERS:
-		p->over = s->pending_pause || state_waits_anew(s);
+		p->over = s->pending_pause || state_waits_again(s);
 		p->endless = !enough;
 		p->unnoticed = enough && s->minimum_since == 0;
 		p->since = s->minimum_since;

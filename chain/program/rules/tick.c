@@ -108,7 +108,7 @@ static bool state_tick_waiting_for_members(struct state *s, uint64_t now, const 
 		return true;
 	}
 	if (!state_enough_wait(s)) {
-		bool changed = state_waits_anew(s);
+		bool changed = state_waits_again(s);
 		if (changed) s->minimum_since = 0;
 		return changed;
 	}

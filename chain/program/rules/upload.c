@@ -162,8 +162,8 @@ bool state_enough_wait(const struct state *s) {
 	return s->pending.count >= s->config.init_min_clients && !state_waits_for_member(s);
 }
 
-// state_waits_anew ports State.waitsAnew.
-bool state_waits_anew(const struct state *s) {
+// state_waits_again ports State.waitsAgain.
+bool state_waits_again(const struct state *s) {
 	if (s->minimum_since == 0 || state_enough_wait(s)) return false;
 	return s->pending.count == 0 || state_waits_for_member(s) || state_members_time(s) <= s->config.waiting_for_members_extra_time;
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf"
 )
 
-var update = flag.Bool("update", false, "write testdata/probe.so anew")
+var update = flag.Bool("update", false, "write testdata/probe.so again")
 
 const probeFile = "testdata/probe.so"
 

@@ -126,7 +126,7 @@ func TestHostileClients(t *testing.T) {
 			p.greet(1).send(message.TypeSample, nil)
 			p.refused(message.Malformed)
 		},
-		"the key connects anew": func(p *peer) {
+		"the key connects again": func(p *peer) {
 			p.greet(1)
 			newPeer(t, server).greet(1)
 			p.refused(message.Replaced)
