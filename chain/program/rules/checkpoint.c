@@ -140,8 +140,8 @@ static void state_record_model(struct state *s, uint32_t step, const struct key 
 	for (uint32_t i = 0; i < s->upload_count; i++) s->uploads[i].tries = 0;
 }
 
-// state_settle_checkpoint ports State.finalizeCheckpoint.
-void state_settle_checkpoint(struct state *s) {
+// state_finalize_checkpoint ports State.finalizeCheckpoint.
+void state_finalize_checkpoint(struct state *s) {
 	const struct key *agreed = state_agreed(s);
 	uint32_t step = agreed ? s->progress.step - 1 : s->epoch.commit_step;
 	struct key digest = agreed ? *agreed : s->epoch.commit;

@@ -203,7 +203,7 @@ void client_keep_claim(struct client *c, const struct checkpoint *from);
 enum code state_report(struct state *s, const struct key *from, const struct action *a);
 bool state_has_reported(const struct state *s, const struct client *c);
 bool state_all_reported(const struct state *s);
-void state_settle_checkpoint(struct state *s);
+void state_finalize_checkpoint(struct state *s);
 
 // coldstart.c
 void state_warm(struct state *s, struct round *round);

@@ -252,7 +252,7 @@ static void state_forget_all_departed(struct state *s) {
 static bool state_tick_cooldown(struct state *s, uint64_t now) {
 	if (!state_phase_is_over(s, now)) return false;
 	state_drop_silent(s);
-	state_settle_checkpoint(s);
+	state_finalize_checkpoint(s);
 	state_remove_leavers(s, state_current_round(s)->height);
 	s->progress.epoch++;
 	state_forget_all_departed(s);
