@@ -168,7 +168,7 @@ func (s *State) membersTime() uint64 {
 	if slices.ContainsFunc(members, func(c Client) bool { return c.HoldsModel }) {
 		return wait
 	}
-	newest := s.newestAtHand(members)
+	newest := s.newestAvailable(members)
 	if newest.Step >= checkpoint.Step {
 		return wait
 	}
@@ -204,9 +204,9 @@ func (s *State) AwaitsModelUntil() uint64 {
 	return until
 }
 
-// newestAtHand returns the newest recorded model that is available, because one of the clients
+// newestAvailable returns the newest recorded model that is available, because one of the clients
 // claims to hold it or because it has an upload that has not failed too often. Step 0 means none.
-func (s *State) newestAtHand(clients []Client) Recorded {
+func (s *State) newestAvailable(clients []Client) Recorded {
 	var newest Recorded
 	for _, u := range s.Uploads {
 		if u.Step > newest.Step && u.Tries < MaxUploadTries {
@@ -271,7 +271,7 @@ func (s *State) fallBackIfModelIsGone(members []Client) {
 	}
 	s.ColdStart = true
 	s.Uploads = slices.DeleteFunc(s.Uploads, func(u Upload) bool { return u.Tries >= MaxUploadTries })
-	newest := s.newestAtHand(members)
+	newest := s.newestAvailable(members)
 	if newest.Step == 0 {
 		*checkpoint = checkpoint.origin()
 		s.Earlier = nil

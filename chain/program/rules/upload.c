@@ -102,9 +102,9 @@ enum code state_report_upload(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
-// state_newest_at_hand ports State.newestAtHand. If only_members is set, newcomers among the
+// state_newest_available ports State.newestAvailable. If only_members is set, newcomers among the
 // clients do not count.
-static void state_newest_at_hand(const struct state *s, const struct clients *clients, bool only_members, struct recorded *newest) {
+static void state_newest_available(const struct state *s, const struct clients *clients, bool only_members, struct recorded *newest) {
 	host_zero(newest, sizeof *newest);
 	for (uint32_t i = 0; i < s->upload_count; i++)
 		if (s->uploads[i].step > newest->step && s->uploads[i].tries < MAX_UPLOAD_TRIES) {
@@ -138,7 +138,7 @@ uint64_t state_members_time(const struct state *s) {
 	for (uint32_t i = 0; i < s->pending.count; i++)
 		if (s->pending.list[i].holds_model && !client_is_new(&s->pending.list[i])) return wait;
 	struct recorded newest;
-	state_newest_at_hand(s, &s->pending, true, &newest);
+	state_newest_available(s, &s->pending, true, &newest);
 	if (newest.step >= checkpoint->step) return wait;
 	uint64_t lost = state_seen(s, newest.step + 1 > s->origin_step ? newest.step + 1 : s->origin_step);
 	if (most > MOST_WAIT_FOR_MODEL) most = MOST_WAIT_FOR_MODEL;
@@ -189,7 +189,7 @@ void state_fall_back_if_model_is_gone(struct state *s) {
 		else
 			i++;
 	struct recorded newest;
-	state_newest_at_hand(s, &s->epoch.clients, false, &newest);
+	state_newest_available(s, &s->epoch.clients, false, &newest);
 	if (newest.step == 0) {
 		struct checkpoint origin;
 		checkpoint_origin(checkpoint, &origin);
