@@ -73,7 +73,7 @@ func (h *host) bend() {
 	if h.State().RunState != coordinator.RoundWitness || h.attack.bent == step || h.writing {
 		return
 	}
-	best, victim := h.foresee(nil), (*machine)(nil)
+	best, victim := h.coalitionWitnesses(nil), (*machine)(nil)
 	if best < 0 {
 		return // the round is not over
 	}
@@ -86,7 +86,7 @@ func (h *host) bend() {
 		if !m.Honest() || m.history() != h || h.attack.count >= mostWithdrawn {
 			continue
 		}
-		if elected := h.foresee(m); elected > best {
+		if elected := h.coalitionWitnesses(m); elected > best {
 			best, victim = elected, m
 		}
 	}
@@ -96,9 +96,9 @@ func (h *host) bend() {
 	}
 }
 
-// foresee returns the number of coalition members among the next round's witnesses if a member is
+// coalitionWitnesses returns the number of coalition members among the next round's witnesses if a member is
 // withdrawn, or -1 if the round does not start now.
-func (h *host) foresee(without *machine) int {
+func (h *host) coalitionWitnesses(without *machine) int {
 	next := h.State().Clone()
 	if without != nil {
 		if err := next.Apply(scenario.HostID, 1<<62, coordinator.Withdraw{Client: coordinator.ClientID(without.ID)}); err != nil {
