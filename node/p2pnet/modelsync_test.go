@@ -81,9 +81,9 @@ func syncModel(ctx context.Context, network *p2pnet.Network, parts []checkpoint.
 	return tasks.Wait()
 }
 
-// BenchmarkHandOver compares the transfer of a model of 200 MB from three members with one plain
+// BenchmarkModelSync compares the transfer of a model of 200 MB from three members with one plain
 // copy of the same bytes over TLS 1.3, alternately on the same machine.
-func BenchmarkHandOver(b *testing.B) {
+func BenchmarkModelSync(b *testing.B) {
 	for _, where := range []string{"memory", "disk"} {
 		b.Run(where, func(b *testing.B) {
 			model := modelOf(200)
