@@ -5,7 +5,7 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Fate is the outcome of a batch, according to the round's witnesses.
+// Outcome is the outcome of a batch, according to the round's witnesses.
 type Outcome uint8
 
 // The outcomes of a batch.

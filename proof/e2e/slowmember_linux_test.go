@@ -49,10 +49,10 @@ func TestSlowMember(t *testing.T) {
 		{"fair", netlab.Link{Delay: 20 * time.Millisecond, Rate: 2e6, Queue: netlab.Fair}},
 		{"FIFO", netlab.Link{Delay: 20 * time.Millisecond, Rate: 2e6, Queue: netlab.FIFO, Buffer: time.Second}},
 	} {
-		for _, liar := range []bool{false, true} {
-			name := fmt.Sprintf("%s/liar=%v", queue.name, liar)
+		for _, slanderer := range []bool{false, true} {
+			name := fmt.Sprintf("%s/slanderer=%v", queue.name, slanderer)
 			t.Run(name, func(t *testing.T) {
-				r := slowRun(t, queue.link, liar)
+				r := slowRun(t, queue.link, slanderer)
 				fmt.Fprintf(&table, "%s: %v\n", name, r)
 				r.check(t)
 			})
@@ -62,7 +62,7 @@ func TestSlowMember(t *testing.T) {
 }
 
 // slowRun trains until the run ends, and returns the record of the slow member.
-func slowRun(t *testing.T, link netlab.Link, liar bool) *slowRecord {
+func slowRun(t *testing.T, link netlab.Link, slanderer bool) *slowRecord {
 	lab := newInternet(t)
 	n := slowNetwork(t)
 	fast := netlab.Link{Delay: 20 * time.Millisecond, Rate: 50e6}
@@ -71,8 +71,8 @@ func slowRun(t *testing.T, link netlab.Link, liar bool) *slowRecord {
 	slow.startOn(line)
 	r, honest := &slowRecord{id: slow.id}, []*client{slow}
 	for i := range slowMembers - 1 {
-		if at := host(t, lab.Add, fast); liar && i == 0 {
-			r.liar = startLiar(t, n, at, slow)
+		if at := host(t, lab.Add, fast); slanderer && i == 0 {
+			r.slanderer = startSlanderer(t, n, at, slow)
 		} else {
 			c := n.newClient(fmt.Sprintf("client-%d", i+1))
 			c.startOn(at)
@@ -107,14 +107,14 @@ func slowNetwork(t *testing.T) *network {
 	return n
 }
 
-// startLiar starts a member that trains honestly and accuses the victim of silence. It returns the key of the member.
-func startLiar(t *testing.T, n *network, at *netlab.Host, victim *client) string {
+// startSlanderer starts a member that trains honestly and accuses the victim of silence. It returns the key of the member.
+func startSlanderer(t *testing.T, n *network, at *netlab.Host, victim *client) string {
 	t.Helper()
 	program := filepath.Join(n.dir, "cheater")
 	if err := testbed.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
 		t.Fatal(err)
 	}
-	c := n.newClient("liar")
+	c := n.newClient("slanderer")
 	with, args := at.Wrap(program, "-server", n.address, "-run", "e2e", "-key", c.key, "-events", c.eventsPath(),
 		"-listen", at.Address().String(), "-victim", victim.id, "-only-silence")
 	c.process = start(t, c.name, filepath.Join(c.dir, "output.log"), with, nil, args...)
@@ -123,9 +123,9 @@ func startLiar(t *testing.T, n *network, at *netlab.Host, victim *client) string
 
 // slowRecord counts the events of a run that concern one member.
 type slowRecord struct {
-	id      string
-	liar    string // empty: none
-	traffic netlab.Traffic
+	id        string
+	slanderer string // empty: none
+	traffic   netlab.Traffic
 
 	// From the journal.
 	rounds, seated            int            // rounds; rounds that began with it as a healthy member
@@ -265,10 +265,10 @@ func (r *slowRecord) String() string {
 	if k := len(r.openings); k > 0 {
 		openings = fmt.Sprintf("%d of %d to %d bytes", k, r.openings[0], r.openings[k-1])
 	}
-	return fmt.Sprintf("%d of %d batches lost, %d of the liar, %d of all members; seated in %d of %d rounds of %.1f s %v; %d late marks, %d health checks, %d returns; "+
-		"%d accusations by the liar, %d by honest members, %d votes guilty, %d innocent, ejected %v; audits of it %v; openings: %s; its link carried %.1f MB, %d packets lost%s",
-		r.lost, r.assigned, r.losers[r.liar], sum(r.losers), r.seated, r.rounds, float64(r.last-r.first)/1000/float64(max(r.rounds-1, 1)), r.states, r.late, r.reports, r.returns,
-		r.accusers[r.liar], sum(r.accusers)-r.accusers[r.liar], r.guilty, r.innocent, r.ejected, r.audits, openings, float64(r.traffic.Bytes)/1e6, r.traffic.Lost, r.details())
+	return fmt.Sprintf("%d of %d batches lost, %d of the slanderer, %d of all members; seated in %d of %d rounds of %.1f s %v; %d late marks, %d health checks, %d returns; "+
+		"%d accusations by the slanderer, %d by honest members, %d votes guilty, %d innocent, ejected %v; audits of it %v; openings: %s; its link carried %.1f MB, %d packets lost%s",
+		r.lost, r.assigned, r.losers[r.slanderer], sum(r.losers), r.seated, r.rounds, float64(r.last-r.first)/1000/float64(max(r.rounds-1, 1)), r.states, r.late, r.reports, r.returns,
+		r.accusers[r.slanderer], sum(r.accusers)-r.accusers[r.slanderer], r.guilty, r.innocent, r.ejected, r.audits, openings, float64(r.traffic.Bytes)/1e6, r.traffic.Lost, r.details())
 }
 
 // details lists the reasons of honest members against it, one per line.

@@ -135,7 +135,7 @@ func (p *play) checkData(r *record) {
 // dropped.
 func (p *play) checkHonest(r *record) {
 	for offence, accuser := range r.accused {
-		if p.liar != nil && accuser == p.liar.Key.ID().String() {
+		if p.slanderer != nil && accuser == p.slanderer.Key.ID().String() {
 			continue
 		}
 		p.found("accused", "%s was accused of its result of step %d", p.nameOf(offence.id), offence.step)
@@ -185,7 +185,7 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 				p.found("accused", "%s audited step %d of %s: %s, %s", m.Name, body.Step, p.nameOf(body.Trainer), body.Outcome, body.Detail)
 			}
 		case event.Voted:
-			if body.Guilty && m != p.liar {
+			if body.Guilty && m != p.slanderer {
 				p.found("accused", "%s voted that %s is guilty: %s", m.Name, p.nameOf(body.Accused), body.Detail)
 			}
 		case event.Evaluated:

@@ -33,7 +33,7 @@ var features = []cover.Feature{
 	{Name: "slow", Levels: []string{"no", "stopped"}},
 	{Name: "starved", Levels: []string{"no", "busy"}},
 	{Name: "link", Levels: []string{"fast", "fair", "FIFO"}}, // of one member: 1 Mbit/s, with fair queues or with a FIFO queue of one second
-	{Name: "liar", Levels: []string{"no", "accuses"}},        // an additional member, which accuses the member with the slow link of silence
+	{Name: "slanderer", Levels: []string{"no", "accuses"}},   // an additional member, which accuses the member with the slow link of silence
 }
 
 // refusal is a combination that the programs refuse, with words of the message.

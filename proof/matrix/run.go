@@ -39,17 +39,17 @@ func (s setup) client() string { return filepath.Join(s.bin, "psyche-client") }
 // play is a running row.
 type play struct {
 	setup
-	row     row
-	dir     string
-	world   *world
-	place   testbed.Place // of the host, and of the members with fast links
-	far     testbed.Place // of the member with the slow link
-	net     *testbed.Network
-	host    *host
-	members []*member
-	late    *member // joins late; nil: none
-	liar    *member // accuses the member with the slow link; nil: none
-	within  *patience
+	row       row
+	dir       string
+	world     *world
+	place     testbed.Place // of the host, and of the members with fast links
+	far       testbed.Place // of the member with the slow link
+	net       *testbed.Network
+	host      *host
+	members   []*member
+	late      *member // joins late; nil: none
+	slanderer *member // accuses the member with the slow link; nil: none
+	within    *patience
 
 	mu       sync.Mutex // guards the fields below
 	findings []finding
@@ -268,15 +268,15 @@ func (p *play) makeMembers(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.row.has("liar", "accuses") {
-		program, err := p.setup.liar(ctx)
+	if p.row.has("slanderer", "accuses") {
+		program, err := p.setup.slanderer(ctx)
 		if err != nil {
 			return err
 		}
-		if p.liar, err = p.newMember(p.place); err != nil {
+		if p.slanderer, err = p.newMember(p.place); err != nil {
 			return err
 		}
-		p.liar.Program, p.liar.Env = program, append(slices.Clone(p.liar.Env), victimVariable+"="+p.members[slow].Key.ID().String())
+		p.slanderer.Program, p.slanderer.Env = program, append(slices.Clone(p.slanderer.Env), victimVariable+"="+p.members[slow].Key.ID().String())
 	}
 	if p.row.has("late", "joins") {
 		late, err := p.newMember(p.place)

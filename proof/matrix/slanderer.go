@@ -14,8 +14,8 @@ import (
 // victimVariable is the environment variable with the key of the member that the slanderer accuses.
 const victimVariable = "MATRIX_VICTIM"
 
-// liarSource is the additional source file of the slanderer's client.
-const liarSource = `package main
+// slandererSource is the additional source file of the slanderer's client.
+const slandererSource = `package main
 
 import (
 	"os"
@@ -38,31 +38,31 @@ func slandering(host env.Backend) env.Backend {
 // The code change that makes the client's program slander: both of its hosts pass through
 // slandering.
 const (
-	hostFile = "cmd/psyche-client/train_host.go"
-	liarFile = "cmd/psyche-client/slandering.go"
+	hostFile      = "cmd/psyche-client/train_host.go"
+	slandererFile = "cmd/psyche-client/slandering.go"
 )
 
 var hostChange = strings.NewReplacer("Backend: host,", "Backend: slandering(host),", "Backend: chain,", "Backend: slandering(chain),")
 
-// liar builds the slandering client, once, and returns its path. It builds the client of this
-// checkout with liarSource, through Go's overlay. It therefore works with each host, data source
+// slanderer builds the slandering client, once, and returns its path. It builds the client of this
+// checkout with slandererSource, through Go's overlay. It therefore works with each host, data source
 // and model, and the product contains nothing of it.
-func (s setup) liar(ctx context.Context) (string, error) {
-	program, dir := filepath.Join(s.out, "liar", "psyche-client"), filepath.Join(s.out, "liar")
+func (s setup) slanderer(ctx context.Context) (string, error) {
+	program, dir := filepath.Join(s.out, "slanderer", "psyche-client"), filepath.Join(s.out, "slanderer")
 	if _, err := os.Stat(program); err == nil && !s.stale(program) {
 		return program, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	overlay, err := liarOverlay(dir)
+	overlay, err := slandererOverlay(dir)
 	if err != nil {
 		return "", err
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", program, "./cmd/psyche-client")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the liar, from the root of the repository: %w: %s", err, out)
+		return "", fmt.Errorf("build the slanderer, from the root of the repository: %w: %s", err, out)
 	}
 	return program, nil
 }
@@ -74,9 +74,9 @@ func (s setup) stale(program string) bool {
 	return errors.Join(err, clientErr) != nil || own.ModTime().Before(client.ModTime())
 }
 
-// liarOverlay writes the changed files and the overlay into a folder. It returns the overlay's
+// slandererOverlay writes the changed files and the overlay into a folder. It returns the overlay's
 // path.
-func liarOverlay(dir string) (string, error) {
+func slandererOverlay(dir string) (string, error) {
 	original, err := os.ReadFile(hostFile)
 	if err != nil {
 		return "", err
@@ -86,7 +86,7 @@ func liarOverlay(dir string) (string, error) {
 		return "", fmt.Errorf("%s does not return a host of a server and one of a chain as hostChange expects", hostFile)
 	}
 	replace := map[string]string{}
-	for name, text := range map[string]string{hostFile: changed, liarFile: liarSource} {
+	for name, text := range map[string]string{hostFile: changed, slandererFile: slandererSource} {
 		path, err := filepath.Abs(filepath.Join(dir, filepath.Base(name)+".txt"))
 		if err != nil {
 			return "", err

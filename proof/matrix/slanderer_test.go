@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// TestLiarOverlay changes the client's source into the source of a liar. It fails if the source no
+// TestSlandererOverlay changes the client's source into the source of a slanderer. It fails if the source no
 // longer has the lines to change.
-func TestLiarOverlay(t *testing.T) {
+func TestSlandererOverlay(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir("../..")
-	path, err := liarOverlay(dir)
+	path, err := slandererOverlay(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	overlay, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(overlay), hostFile) || !strings.Contains(string(overlay), liarFile) {
+	if err != nil || !strings.Contains(string(overlay), hostFile) || !strings.Contains(string(overlay), slandererFile) {
 		t.Errorf("the overlay is %s, %v", overlay, err)
 	}
 }
