@@ -340,7 +340,7 @@ func (r Run) printModel(line printer) {
 	}
 	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
 	if r.Commit != nil {
-		line("commit point", "step %d, %s", r.Commit.Step, r.Commit.Digest)
+		line("intermediate", "step %d, %s", r.Commit.Step, r.Commit.Digest)
 	}
 	for i, u := range r.Uploads {
 		line(title("uploads", i), "step %d at %s %s %s", u.Step, u.Kind, u.Repo, u.Revision)
