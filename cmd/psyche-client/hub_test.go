@@ -194,13 +194,13 @@ func TestUploadsReachTheRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := make(chan coordinator.Place, 1)
-		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { told <- at })
+		reported := make(chan coordinator.Place, 1)
+		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { reported <- at })
 		u.runner.Offer(dir, facts)
 		if err := flags.finishUploads(t.Context(), u, logger); err != nil {
 			t.Fatal(err)
 		}
-		at := <-told
+		at := <-reported
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy, Digest: digest, Step: 3}
 		if got, err := c.Archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
 			t.Errorf("%s: %v", at, err)
@@ -229,8 +229,8 @@ func TestPrivateUploadsAreNotReported(t *testing.T) {
 	digest := snapshot.Manifest().Digest()
 	facts := checkpoint.Facts{RunID: "run", Step: 3, Digest: hex.EncodeToString(digest[:])}
 	for _, test := range []struct {
-		flags uploadFlags
-		told  bool
+		flags    uploadFlags
+		reported bool
 	}{
 		{uploadFlags{HubRepo: "org/open"}, true},
 		{uploadFlags{HubRepo: "org/closed", HubPrivate: true}, false},
@@ -248,14 +248,14 @@ func TestPrivateUploadsAreNotReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := make(chan coordinator.Place, 1)
-		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { told <- at })
+		reported := make(chan coordinator.Place, 1)
+		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { reported <- at })
 		u.runner.Offer(dir, facts)
 		if err := test.flags.finishUploads(t.Context(), u, logger); err != nil {
 			t.Fatal(err)
 		}
-		if len(told) == 1 != test.told || s.Files(test.flags.HubRepo, "main") == nil {
-			t.Errorf("%+v: reported to the run: %v, want %v", test.flags, len(told) == 1, test.told)
+		if len(reported) == 1 != test.reported || s.Files(test.flags.HubRepo, "main") == nil {
+			t.Errorf("%+v: reported to the run: %v, want %v", test.flags, len(reported) == 1, test.reported)
 		}
 	}
 }

@@ -324,7 +324,7 @@ func TestNothingOfNoGradient(t *testing.T) {
 		name  string
 		added float32 // the usual gradients have the size 1
 		found bool
-	}{{"nothing", 0, false}, {"less than can be told from zero", 0x1p-97, false}, {"a little", 1e-20, true}, {"more", 1e-4, true}} {
+	}{{"nothing", 0, false}, {"less than can be distinguished from zero", 0x1p-97, false}, {"a little", 1e-20, true}, {"more", 1e-4, true}} {
 		r := newRig(t)
 		for step := uint32(1); step <= 8; step++ {
 			g := r.gradient()

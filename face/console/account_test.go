@@ -15,7 +15,7 @@ import (
 // TestAccount checks the summary of its contribution that a process prints when it ends.
 func TestAccount(t *testing.T) {
 	id := identity.ID{5}
-	told := func(onTCP bool, bodies ...event.Body) string {
+	summary := func(onTCP bool, bodies ...event.Body) string {
 		a := NewAccount("tiny", id, onTCP)
 		for i, body := range bodies {
 			a.See(event.Event{Time: time.Unix(int64(i), 0), Body: body})
@@ -35,7 +35,7 @@ func TestAccount(t *testing.T) {
 	all = append(all, round(1, true)...)
 	all = append(all, round(2, false, event.LostBatch{Batch: event.Batch{8, 10}})...)
 	all = append(all, event.Wire{P2PSent: 3 << 20, P2PReceived: 2048}, event.Audit{}, event.Voted{})
-	unsaved := told(false, all...)
+	unsaved := summary(false, all...)
 	for _, want := range []string{
 		"Run tiny, left before the end, as " + id.String() + ", 9s", "2 trained, 1 counted", "200 counted, 14.3 % of the 1400 of all members",
 		"3.0 MiB sent, 2.0 KiB received", "1, and 1 votes", "1 rounds are not yet in a model that this process has seen",
@@ -47,17 +47,17 @@ func TestAccount(t *testing.T) {
 	if strings.Contains(unsaved, "receipt") {
 		t.Errorf("a run on a chain has no receipts:\n%s", unsaved)
 	}
-	saved := told(true, append(all, event.Checkpoint{Step: 2, Digest: strings.Repeat("ab", 32), Dir: "here"}, event.Finished{})...)
+	saved := summary(true, append(all, event.Checkpoint{Step: 2, Digest: strings.Repeat("ab", 32), Dir: "here"}, event.Finished{})...)
 	for _, want := range []string{"Run tiny, finished", "1 rounds in the model of step 2, digest abababababababab, in here", "psyche run receipt LOG --member " + id.String()} {
 		if !strings.Contains(saved, want) {
 			t.Errorf("no %q in\n%s", want, saved)
 		}
 	}
-	lost := told(true, append(append(all, event.Ready{}), event.Checkpoint{Step: 9, Digest: "ab"})...)
+	lost := summary(true, append(append(all, event.Ready{}), event.Checkpoint{Step: 9, Digest: "ab"})...)
 	if !strings.Contains(lost, "0 rounds in the model of step 9") {
 		t.Errorf("rounds that were in no model at the start of the next epoch are counted:\n%s", lost)
 	}
-	if nothing := told(true, event.Ready{}, event.Finished{}); nothing != "" {
+	if nothing := summary(true, event.Ready{}, event.Finished{}); nothing != "" {
 		t.Errorf("a client that did not train got a summary:\n%s", nothing)
 	}
 }
@@ -94,7 +94,7 @@ func TestAccountForPrograms(t *testing.T) {
 // TestAccountOfNewcomer checks that the closing message of a newcomer explains the rounds that did not
 // count, and that a client that came after the end learns how to use the model.
 func TestAccountOfNewcomer(t *testing.T) {
-	told := func(bodies ...event.Body) string {
+	summary := func(bodies ...event.Body) string {
 		a := NewAccount("tiny", identity.ID{5}, true)
 		a.Link = "'psyche://x'"
 		for _, body := range bodies {
@@ -104,7 +104,7 @@ func TestAccountOfNewcomer(t *testing.T) {
 		a.Print(&out)
 		return out.String()
 	}
-	got := told(
+	got := summary(
 		event.Trained{Step: 1}, event.Applied{Step: 1, OwnAttested: true}, event.Trained{Step: 2}, event.Applied{Step: 2, OwnCounted: true},
 		event.Checkpoint{Step: 2, Digest: "ab", Dir: "here"}, event.Finished{Digest: "ab"},
 	)
@@ -113,7 +113,7 @@ func TestAccountOfNewcomer(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if got := told(event.Finished{}); !strings.Contains(got, "Run tiny is over.") || !strings.Contains(got, "psyche-client serve-model 'psyche://x'\n") {
+	if got := summary(event.Finished{}); !strings.Contains(got, "Run tiny is over.") || !strings.Contains(got, "psyche-client serve-model 'psyche://x'\n") {
 		t.Error(got)
 	}
 }

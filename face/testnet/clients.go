@@ -53,10 +53,10 @@ type clientRecord struct {
 	desynchronised int
 	final          event.Finished
 
-	readyEpoch uint32      // epoch of its newest Ready
-	loaded     event.Ready // the newest
-	told       bool        // in a resumed run: the client's starting model was reported
-	down       bool
+	readyEpoch    uint32      // epoch of its newest Ready
+	loaded        event.Ready // the newest
+	modelReported bool        // in a resumed run: the client's starting model was reported
+	down          bool
 }
 
 // saved describes a client's newest checkpoint, and the newest that is in a folder.

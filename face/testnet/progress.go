@@ -180,13 +180,13 @@ func (t *tracker) addRun(id string, at time.Time, body event.Body) {
 		t.say(at, "%s lost the run's model: %s", t.name(id), body.Reason)
 	case event.Rejoined:
 		c := t.clients[id]
-		if c.back || c.told { // it has caught up once more, or its starting model was reported
+		if c.back || c.modelReported { // it has caught up once more, or its starting model was reported
 			return
 		}
 		t.say(at, "%s rejoined in round %d, with %s", t.name(id), body.Step, modelOf(c.loaded))
 	case event.Ready:
-		if c := t.clients[id]; !t.since.IsZero() && !at.Before(t.since) && !c.told {
-			c.told = true
+		if c := t.clients[id]; !t.since.IsZero() && !at.Before(t.since) && !c.modelReported {
+			c.modelReported = true
 			t.say(at, "%s continues with %s", t.name(id), modelOf(body))
 		}
 	case event.Trials:

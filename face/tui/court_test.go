@@ -51,8 +51,8 @@ func TestCourtScreens(t *testing.T) {
 	downloads.See(event.Event{Time: begun, Body: event.Transfer{What: event.TransferDownload, Bytes: 3 << 30, Total: 4 << 30}})
 	hosts := host(t)
 	hosts.see("quickstart", event.Event{Time: at, Body: trials})
-	told := host(t)
-	told.move(map[string][]Moving{"quickstart": {
+	moving := host(t)
+	moving.move(map[string][]Moving{"quickstart": {
 		{"2VnaQYyoCd", event.Transfer{What: event.TransferModel, Step: 39, Bytes: 100 << 20, Total: 400 << 20}},
 		{"4kLmNoPqRs\x1b[2J", event.Transfer{What: event.TransferUpload, Step: 25, Bytes: 300 << 20, Total: 400 << 20}},
 		{"5\x1b[2J", event.Transfer{What: event.TransferResults, Step: 25, Bytes: 1, Total: 2}},
@@ -66,7 +66,7 @@ func TestCourtScreens(t *testing.T) {
 		"client-audits-80x24": busy.screen(80, 24, at), "client-audits-60x14": busy.screen(60, 14, at),
 		"client-ejected-80x24": out.screen(80, 24, at), "client-arrives-80x24": arrives.screen(80, 24, at),
 		"client-downloads-80x24": downloads.screen(80, 24, at),
-		"server-moves-80x24":     serverModel{server: told, frame: frame{width: 80, height: 24, at: at}}.render(),
+		"server-moves-80x24":     serverModel{server: moving, frame: frame{width: 80, height: 24, at: at}}.render(),
 		"server-trials-80x24":    serverModel{server: hosts, frame: frame{width: 80, height: 24, at: at}}.render(),
 	} {
 		golden.Compare(t, name+".txt", ansi.Strip(screen)+"\n")

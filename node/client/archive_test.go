@@ -107,14 +107,14 @@ func TestFactsOfSavedCheckpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
 		var mu sync.Mutex
-		told := map[uint32]checkpoint.Facts{}
+		reported := map[uint32]checkpoint.Facts{}
 		dir := t.TempDir()
 		a := w.launch(0, func(o *options) {
 			o.CheckpointDir = dir
 			o.Saved = func(folder string, f checkpoint.Facts) {
 				mu.Lock()
 				defer mu.Unlock()
-				told[f.Step] = f
+				reported[f.Step] = f
 				if written, err := checkpoint.ReadFacts(folder); err != nil || written != f {
 					t.Errorf("%s: %+v, %v", folder, written, err)
 				}
@@ -123,12 +123,12 @@ func TestFactsOfSavedCheckpoints(t *testing.T) {
 		b := w.launch(1, nil)
 		finishEqual(w, a, b)
 		state := w.host.State()
-		last, found := told[state.Progress.Step-1]
+		last, found := reported[state.Progress.Step-1]
 		if !found || last.DataIndex != state.Progress.DataIndex || last.Digest != hexOf(state.Model.Checkpoint.Digest) || last.Epoch != state.Progress.Epoch {
-			t.Errorf("facts %+v, progress %+v", told, state.Progress)
+			t.Errorf("facts %+v, progress %+v", reported, state.Progress)
 		}
 		for _, s := range all[event.Checkpoint](a) {
-			if f := told[s.Step]; f.Digest != s.Digest || f.DataIndex == 0 {
+			if f := reported[s.Step]; f.Digest != s.Digest || f.DataIndex == 0 {
 				t.Errorf("step %d: %+v", s.Step, f)
 			}
 		}

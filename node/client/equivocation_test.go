@@ -163,13 +163,13 @@ func (d otherData) Batch(ctx context.Context, id assign.BatchID) (data.Batch, er
 	return b, err
 }
 
-// told wraps a network and calls published after each announcement.
-type told struct {
+// observed wraps a network and calls published after each announcement.
+type observed struct {
 	env.Network
 	published func()
 }
 
-func (t told) Publish(ctx context.Context, message []byte) error {
+func (t observed) Publish(ctx context.Context, message []byte) error {
 	defer t.published()
 	return t.Network.Publish(ctx, message)
 }
@@ -232,7 +232,7 @@ func killedAt(t *testing.T, moment string, step uint32, saves bool) {
 		}
 		o.trainer.OnTrain = func(now uint32, _ assign.BatchID) { at("training", now) }
 		o.Announcements = signs{o.Announcements, func(now uint32) { at("signing", now) }}
-		o.Network = told{o.Network, func() {
+		o.Network = observed{o.Network, func() {
 			mu.Lock()
 			_, announced := counts[step]
 			mu.Unlock()

@@ -109,15 +109,15 @@ func (g *goroutines) ended(interrupted <-chan struct{}, limit time.Duration, say
 }
 
 func (*goroutines) Signal() (wait func(ctx context.Context) error, tell func()) {
-	told := make(chan struct{})
+	sent := make(chan struct{})
 	return func(ctx context.Context) error {
 		select {
-		case <-told:
+		case <-sent:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}, func() { close(told) }
+	}, func() { close(sent) }
 }
 
 func (*goroutines) Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {

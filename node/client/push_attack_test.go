@@ -105,7 +105,7 @@ func TestHostilePushes(t *testing.T) {
 		w := newWorld(t, config)
 		var members []*member
 		var mu sync.Mutex
-		told := make(map[identity.ID]int)
+		misbehaved := make(map[identity.ID]int)
 		for i := range 6 {
 			members = append(members, w.launch(i, func(o *options) {
 				o.trainer.Duration = time.Duration(i+1) * 100 * time.Millisecond
@@ -113,7 +113,7 @@ func TestHostilePushes(t *testing.T) {
 				o.Misbehaved = func(peer identity.ID, _ string) {
 					mu.Lock()
 					defer mu.Unlock()
-					told[peer]++
+					misbehaved[peer]++
 				}
 				if i == 5 {
 					o.Network = &hostilePusher{Network: o.Network, key: clienttest.Key(5), twos: 12}
@@ -137,8 +137,8 @@ func TestHostilePushes(t *testing.T) {
 				t.Errorf("client %d: %d own results count, %d rounds are applied", i, m.trainer.Momentum(), len(all[event.Applied](m)))
 			}
 		}
-		if bad := members[5].id; told[bad] == 0 || len(told) > 1 {
-			t.Errorf("misbehaved: %v, want %s only", told, bad.Short())
+		if bad := members[5].id; misbehaved[bad] == 0 || len(misbehaved) > 1 {
+			t.Errorf("misbehaved: %v, want %s only", misbehaved, bad.Short())
 		}
 		members[5].cancel()
 		members[5].wait()

@@ -48,8 +48,8 @@ func TestLostModelComesFromAnUpload(t *testing.T) {
 		w.until("the report", func(s *coordinator.State) bool { return len(s.Uploads) == 2 && len(all[event.Uploaded](a)) > 0 })
 		a.crash()
 		b.crash()
-		if told := all[event.Uploaded](a); len(told) != 1 || told[0].Step != saved.Step || !strings.Contains(told[0].Place, at.Revision) {
-			t.Errorf("events: %+v", told)
+		if uploaded := all[event.Uploaded](a); len(uploaded) != 1 || uploaded[0].Step != saved.Step || !strings.Contains(uploaded[0].Place, at.Revision) {
+			t.Errorf("events: %+v", uploaded)
 		}
 		archive := func(o *options) { o.Archive = stored(dir) }
 		c, d := w.launch(2, archive), w.launch(3, archive)

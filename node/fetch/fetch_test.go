@@ -174,25 +174,25 @@ func TestStoreThatLosesResults(t *testing.T) {
 // TestResultsAfterAFetch checks that a result is held, refused or fetched again, and that the
 // owner of the tallies is notified.
 func TestResultsAfterAFetch(t *testing.T) {
-	type told struct{ held, rejected, noRoom, dropped, fetches, stalls int }
+	type notified struct{ held, rejected, noRoom, dropped, fetches, stalls int }
 	var again = Pause * 2 // after the first attempt
 	for name, test := range map[string]struct {
-		change func(r *rig, c *tally.Candidate)
-		state  tally.State
-		retry  time.Duration // 0: at once, or never
-		told   told
+		change   func(r *rig, c *tally.Candidate)
+		state    tally.State
+		retry    time.Duration // 0: at once, or never
+		notified notified
 	}{
-		"it is valid":                  {func(*rig, *tally.Candidate) {}, tally.Held, 0, told{held: 1, fetches: 1}},
-		"its size is disputed":         {func(_ *rig, c *tally.Candidate) { c.Disputed, c.Size = true, 1<<20 }, tally.Held, 0, told{held: 1, fetches: 1}},
-		"it is not a result":           {func(r *rig, c *tally.Candidate) { r.store.blobs[c.Commitment] = make([]byte, c.Size) }, tally.Refused, 0, told{rejected: 1, dropped: 1, fetches: 1}},
-		"it is larger than any result": {func(_ *rig, c *tally.Candidate) { c.Size = 1 << 20 }, tally.Refused, 0, told{rejected: 1}},
-		"it comes too late":            {func(r *rig, _ *tally.Candidate) { r.owner.late = true }, tally.Refused, 0, told{dropped: 1, fetches: 1}},
-		"nobody has it":                {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment) }, tally.Announced, Pause, told{fetches: 1}},
-		"nobody has it, once more":     {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment); c.Attempts = 1 }, tally.Announced, again, told{fetches: 1}},
-		"there is no room":             {func(r *rig, _ *tally.Candidate) { r.store.err = env.ErrNoRoom }, tally.Announced, Pause, told{noRoom: 1, fetches: 1}},
-		"the holders let time pass":    {func(r *rig, _ *tally.Candidate) { r.store.err = context.DeadlineExceeded }, tally.Announced, Pause, told{fetches: 1, stalls: 1}},
-		"it is stopped on its way":     {func(r *rig, c *tally.Candidate) { r.begin(); r.Stop(c) }, tally.Announced, Pause, told{fetches: 1}},
-		"it is not time to fetch it":   {func(r *rig, c *tally.Candidate) { c.RetryAt = r.clock.now.Add(1) }, tally.Announced, 1, told{}},
+		"it is valid":                  {func(*rig, *tally.Candidate) {}, tally.Held, 0, notified{held: 1, fetches: 1}},
+		"its size is disputed":         {func(_ *rig, c *tally.Candidate) { c.Disputed, c.Size = true, 1<<20 }, tally.Held, 0, notified{held: 1, fetches: 1}},
+		"it is not a result":           {func(r *rig, c *tally.Candidate) { r.store.blobs[c.Commitment] = make([]byte, c.Size) }, tally.Refused, 0, notified{rejected: 1, dropped: 1, fetches: 1}},
+		"it is larger than any result": {func(_ *rig, c *tally.Candidate) { c.Size = 1 << 20 }, tally.Refused, 0, notified{rejected: 1}},
+		"it comes too late":            {func(r *rig, _ *tally.Candidate) { r.owner.late = true }, tally.Refused, 0, notified{dropped: 1, fetches: 1}},
+		"nobody has it":                {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment) }, tally.Announced, Pause, notified{fetches: 1}},
+		"nobody has it, once more":     {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment); c.Attempts = 1 }, tally.Announced, again, notified{fetches: 1}},
+		"there is no room":             {func(r *rig, _ *tally.Candidate) { r.store.err = env.ErrNoRoom }, tally.Announced, Pause, notified{noRoom: 1, fetches: 1}},
+		"the holders let time pass":    {func(r *rig, _ *tally.Candidate) { r.store.err = context.DeadlineExceeded }, tally.Announced, Pause, notified{fetches: 1, stalls: 1}},
+		"it is stopped on its way":     {func(r *rig, c *tally.Candidate) { r.begin(); r.Stop(c) }, tally.Announced, Pause, notified{fetches: 1}},
+		"it is not time to fetch it":   {func(r *rig, c *tally.Candidate) { c.RetryAt = r.clock.now.Add(1) }, tally.Announced, 1, notified{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, clienttest.Hash(1))
@@ -201,9 +201,9 @@ func TestResultsAfterAFetch(t *testing.T) {
 			test.change(r, c)
 			r.begin()
 			r.clock.finish()
-			got := told{len(r.owner.held), len(r.owner.rejected), r.owner.noRoom, len(r.store.dropped), len(r.store.asked), r.stalls[identity.ID(r.slot.Owner)]}
-			if c.State != test.state || got != test.told || r.flying != 0 {
-				t.Errorf("state %d, notified %+v, want state %d and %+v; %d on their way", c.State, got, test.state, test.told, r.flying)
+			got := notified{len(r.owner.held), len(r.owner.rejected), r.owner.noRoom, len(r.store.dropped), len(r.store.asked), r.stalls[identity.ID(r.slot.Owner)]}
+			if c.State != test.state || got != test.notified || r.flying != 0 {
+				t.Errorf("state %d, notified %+v, want state %d and %+v; %d on their way", c.State, got, test.state, test.notified, r.flying)
 			}
 			if retry := max(c.RetryAt.Sub(r.clock.now), 0); retry != test.retry {
 				t.Errorf("again after %v, want %v", retry, test.retry)

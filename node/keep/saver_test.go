@@ -204,9 +204,9 @@ func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
 	place := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}
 	member := func(s *coordinator.State) { s.Pending = []coordinator.Client{{ID: me, HoldsModel: true}} }
 	for name, test := range map[string]struct {
-		facts      checkpoint.Facts
-		change     func(s *coordinator.State)
-		told, kept bool
+		facts          checkpoint.Facts
+		change         func(s *coordinator.State)
+		reported, kept bool
 	}{
 		"recorded":         {facts(clienttest.RunID, m), member, true, true},
 		"no member yet":    {facts(clienttest.RunID, m), func(*coordinator.State) {}, false, true},
@@ -234,16 +234,16 @@ func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
 			u.Add(clienttest.RunID, test.facts, place)
 			s := stateAfter(3, recorded(m))
 			test.change(s)
-			report, told := u.Next(s, me, slog.New(slog.DiscardHandler))
-			if told != test.told || told && (report.Place != place || report.Step != test.facts.Step) {
-				t.Errorf("notified %v of %+v", told, report)
+			report, reported := u.Next(s, me, slog.New(slog.DiscardHandler))
+			if reported != test.reported || reported && (report.Place != place || report.Step != test.facts.Step) {
+				t.Errorf("notified %v of %+v", reported, report)
 			}
 			if (u.newest != nil) != test.kept {
 				t.Errorf("kept: %+v", u.newest)
 			}
 		})
 	}
-	if _, told := new(Uploads).Next(stateAfter(3, recorded(m)), me, slog.New(slog.DiscardHandler)); told {
+	if _, reported := new(Uploads).Next(stateAfter(3, recorded(m)), me, slog.New(slog.DiscardHandler)); reported {
 		t.Error("notified of no upload")
 	}
 }

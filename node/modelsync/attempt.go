@@ -70,12 +70,12 @@ type Attempt struct {
 	results    [][32]byte    // blobs that were fetched to catch up
 }
 
-// toldTries is the number of attempts between two warnings that no source has the model.
-const toldTries = 30
+// triesPerWarning is the number of attempts between two warnings that no source has the model.
+const triesPerWarning = 30
 
 // Level returns the level for logging that no source has the model.
 func (a *Attempt) Level() slog.Level {
-	if a.Tries%toldTries == 1 {
+	if a.Tries%triesPerWarning == 1 {
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug

@@ -72,7 +72,7 @@ func TestSourcesFallBack(t *testing.T) {
 			if (a.Model.Fetched > 0) != test.fetched {
 				t.Errorf("%d bytes were fetched", a.Model.Fetched)
 			}
-			c.checkTold(a, test.want)
+			c.checkReported(a, test.want)
 			if (len(a.Rounds) > 0) != (test.want == "results") || len(a.Rounds) > 0 && a.Rounds[0].From != digestOf(c.before) {
 				t.Errorf("caught up by %+v", a.Rounds)
 			}
@@ -80,19 +80,19 @@ func TestSourcesFallBack(t *testing.T) {
 	}
 }
 
-// checkTold checks that the progress of the fetch was reported, from zero to everything.
-func (c *rig) checkTold(a *Attempt, source string) {
+// checkReported checks that the progress of the fetch was reported, from zero to everything.
+func (c *rig) checkReported(a *Attempt, source string) {
 	c.t.Helper()
 	subject, fetched := map[string]string{"peers": event.TransferModel, "results": event.TransferResults}[source]
 	if !fetched {
 		return
 	}
-	told := slices.DeleteFunc(slices.Clone(c.reported), func(x event.Transfer) bool { return x.What != subject })
-	if len(told) < 2 || len(told) > progressParts+1 || told[0].Bytes != 0 || told[len(told)-1].Bytes != told[0].Total {
-		c.t.Errorf("notified %+v", told)
+	reports := slices.DeleteFunc(slices.Clone(c.reported), func(x event.Transfer) bool { return x.What != subject })
+	if len(reports) < 2 || len(reports) > progressParts+1 || reports[0].Bytes != 0 || reports[len(reports)-1].Bytes != reports[0].Total {
+		c.t.Errorf("notified %+v", reports)
 		return
 	}
-	if last := told[len(told)-1]; last.Step != lastStep || last.Total != a.Model.Fetched {
+	if last := reports[len(reports)-1]; last.Step != lastStep || last.Total != a.Model.Fetched {
 		c.t.Errorf("notified %+v of %d bytes", last, a.Model.Fetched)
 	}
 }

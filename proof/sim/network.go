@@ -90,7 +90,7 @@ func (p *process) gossip(to int, message []byte) {
 	for range copies {
 		delay, lost := p.world.reach(p.machine.Index, to)
 		if !lost {
-			p.world.told(p, other, message, delay)
+			p.world.recordSending(p, other, message, delay)
 			if p.world.rules.deaf && p.machine.history() != other.machine.history() {
 				continue
 			}
@@ -103,9 +103,9 @@ func (p *process) gossip(to int, message []byte) {
 	}
 }
 
-// told records an announcement on its way to a client. If it names a different start of the running
+// recordSending records an announcement on its way to a client. If it names a different start of the running
 // round than the client has seen, it proves a fork, and an honest client must stop.
-func (w *world) told(from, to *process, message []byte, delay int64) {
+func (w *world) recordSending(from, to *process, message []byte, delay int64) {
 	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.Honest() || !from.machine.Honest() {
 		return
 	}
@@ -131,7 +131,7 @@ func (w *world) told(from, to *process, message []byte, delay int64) {
 		case !w.healed && idle > 0: // its processor was idle in that time
 			w.after(idle, look)
 		default:
-			h.checker.Violate(check.OneHistory, "%s was told of another start of step %d by %s, but continues", to.machine.Name(), step, from.machine.Name())
+			h.checker.Violate(check.OneHistory, "%s received another start of step %d from %s, but continues", to.machine.Name(), step, from.machine.Name())
 		}
 	}
 	w.after(delay+forkNoticed, look)

@@ -26,7 +26,7 @@ func downloadsOf(c *Source) func() []event.Transfer {
 }
 
 // checkDownload checks that the events report a download until it is complete.
-func checkDownload(t *testing.T, from string, told []event.Transfer, step uint32, files map[string][]byte) {
+func checkDownload(t *testing.T, from string, reports []event.Transfer, step uint32, files map[string][]byte) {
 	t.Helper()
 	total := uint64(0)
 	for name, data := range files {
@@ -34,12 +34,12 @@ func checkDownload(t *testing.T, from string, told []event.Transfer, step uint32
 			total += uint64(len(data))
 		}
 	}
-	if len(told) == 0 || len(told) > 51 {
-		t.Errorf("%s: %d progress reports", from, len(told))
+	if len(reports) == 0 || len(reports) > 51 {
+		t.Errorf("%s: %d progress reports", from, len(reports))
 		return
 	}
 	before := uint64(0)
-	for _, now := range told {
+	for _, now := range reports {
 		if now.What != event.TransferDownload || now.Step != step || now.Total != total || now.Bytes < before {
 			t.Errorf("%s: %+v after %d bytes, want a download of %d bytes of step %d", from, now, before, total, step)
 		}
@@ -50,9 +50,9 @@ func checkDownload(t *testing.T, from string, told []event.Transfer, step uint32
 	}
 }
 
-// TestDownloadsAreTold checks that the event log has the progress of a model's download once, for
+// TestDownloadsAreReported checks that the event log has the progress of a model's download once, for
 // each kind of archive. A model that is already on this machine is not a download.
-func TestDownloadsAreTold(t *testing.T) {
+func TestDownloadsAreReported(t *testing.T) {
 	files, digest := testModel(t, truly)
 	for _, at := range reportedPlaces(t, files) {
 		c := reporting(t)
@@ -69,10 +69,10 @@ func TestDownloadsAreTold(t *testing.T) {
 			if _, err := c.Initial(t.Context(), begin); err != nil {
 				t.Fatalf("%s: %v", at, err)
 			}
-			if told := taken(); again == 0 {
-				checkDownload(t, "initial: "+at.String(), told, 0, files)
-			} else if len(told) > 0 {
-				t.Errorf("%s is on this machine, but was reported as %+v", at, told)
+			if reports := taken(); again == 0 {
+				checkDownload(t, "initial: "+at.String(), reports, 0, files)
+			} else if len(reports) > 0 {
+				t.Errorf("%s is on this machine, but was reported as %+v", at, reports)
 			}
 		}
 	}

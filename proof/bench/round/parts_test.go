@@ -163,7 +163,7 @@ func TestAbsentEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{partDecode, partEncode, partGossip, partFetch, partCommit} {
-		if _, told := s.Parts[part]; told {
+		if _, found := s.Parts[part]; found {
 			t.Errorf("%s is listed, but is missing in all logs", part)
 		}
 		if note := part + " (" + absent + "): "; !strings.Contains(text.String(), note) {
