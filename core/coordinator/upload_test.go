@@ -117,7 +117,7 @@ func TestNewMembersCannotTakeAllUploadSlots(t *testing.T) {
 		t.Errorf("of the newest checkpoint: %+v", found)
 	}
 	r.must("host", Join{Epoch: r.Progress.Epoch, Holds: clientID(digest)})
-	r.must("host", uploadOf(step, digest, "office")) // the key of an authority or a host counts as the oldest
+	r.must("host", uploadOf(step, digest, "authority")) // the key of an authority or a host counts as the oldest
 	stranger := clientID("stranger")
 	r.mustID(stranger, Join{Epoch: r.Progress.Epoch, Holds: clientID(digest)})
 	if err := r.CheckUpload(stranger, uploadOf(step, digest, "nowhere")); !errors.Is(err, ErrFull) {
