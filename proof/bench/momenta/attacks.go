@@ -78,9 +78,9 @@ var (
 		opened := float64(audit.DefaultChunks) / float64(s.Cutting.Shapes.Chunks())
 		return scaled(added, float32(0.8*s.Most/math.Sqrt(squares*opened)))
 	}}
-	// Lonely adds its own pattern to chunks in which it has almost no gradient, with the greatest
+	// LowSupport adds its own pattern to chunks in which it has almost no gradient, with the greatest
 	// length that passes an audit.
-	Lonely = Attack{"a pattern in chunks without a gradient", func(s *Scene) [][]float32 {
+	LowSupport = Attack{"a pattern in chunks without a gradient", func(s *Scene) [][]float32 {
 		usual := make([]float64, len(s.Update))
 		for i, update := range s.Update {
 			usual[i] = Length(update) / math.Sqrt(float64(s.Cutting.Shapes[i].Chunks))

@@ -34,7 +34,7 @@ var attacks = map[string]attack{
 	"negated-copy":      {Attack: momenta.NegatedCopy},
 	"injection":         {Attack: momenta.Injection, ownGradient: true, honestPast: true},
 	"bounded-injection": {Attack: momenta.BoundedInjection, ownGradient: true, honestPast: true},
-	"lonely":            {Attack: momenta.Lonely, ownGradient: true},
+	"lonely":            {Attack: momenta.LowSupport, ownGradient: true},
 	"withheld":          {Attack: momenta.Withheld, ownGradient: true, mute: true},
 	"half-batch":        {Attack: momenta.HalfBatch, ownGradient: true, half: true},
 	"old-batch":         {Attack: momenta.OldBatch, ownGradient: true},
