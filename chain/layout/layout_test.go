@@ -58,7 +58,7 @@ func testState(t testing.TB) coordinator.State {
 	apply(id(9), coordinator.Withdraw{Client: id(9)})
 	s.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2PGcs, Origin: coordinator.CheckpointGcs, Repo: "bucket", Revision: "prefix", Digest: id(10), Step: 38}
 	s.Earlier = []coordinator.Recorded{{Step: 10, Digest: id(11)}, {Step: 20, Digest: id(12)}}
-	s.Uploads = []coordinator.Upload{{Reporter: id(4), Step: 20, Digest: id(12), Tries: 2, Since: 33, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "other", Revision: "v"}}}
+	s.Uploads = []coordinator.Upload{{Reporter: id(4), Step: 20, Digest: id(12), Tries: 2, Since: 33, Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "other", Revision: "v"}}}
 	s.Lapses = []coordinator.Lapse{{First: 3, Last: 5}, {First: 11, Last: 20}}
 	s.OriginStep = 1
 	now := uint64(100 * second)

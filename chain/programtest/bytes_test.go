@@ -18,7 +18,7 @@ func actionBytes() map[string][]byte {
 		}
 		return l
 	}
-	place := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: strings.Repeat("r", 96), Revision: strings.Repeat("v", 96)}
+	place := coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: strings.Repeat("r", 96), Revision: strings.Repeat("v", 96)}
 	m := map[string][]byte{}
 	for name, a := range map[string]coordinator.Action{
 		"join": coordinator.Join{}, "join that holds": coordinator.Join{Holds: clientID(1)}, "join that is named": coordinator.Join{Name: "Ada"},

@@ -186,7 +186,7 @@ func heldByAMember(r *pair) error {
 	for _, step := range []uint32{2, 3, 5, 6} {
 		s.Earlier = append(s.Earlier, coordinator.Recorded{Step: step, Digest: clientID(100 + int(step))})
 	}
-	s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: clientID(0), Step: 3, Digest: clientID(103), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
+	s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: clientID(0), Step: 3, Digest: clientID(103), Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
 	if err := c.r.load(s); err != nil {
 		return err
 	}

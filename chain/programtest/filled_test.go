@@ -237,7 +237,7 @@ func (g *generator) fillUploads(s *coordinator.State) {
 		if (around || g.rarely(2)) && i < len(g.ids) {
 			reporter = g.ids[i]
 		}
-		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: reporter, Step: r.Step, Digest: r.Digest, Tries: uint8(g.IntN(coordinator.MaxUploadTries + 1)), Since: oneOf(g, since, since, 0, 1, s.Progress.Step+1, 1<<32-1), Place: coordinator.Place{
+		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: reporter, Step: r.Step, Digest: r.Digest, Tries: uint8(g.IntN(coordinator.MaxUploadTries + 1)), Since: oneOf(g, since, since, 0, 1, s.Progress.Step+1, 1<<32-1), Place: coordinator.Location{
 			Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: oneOf(g, "", "v", commit),
 		}})
 	}

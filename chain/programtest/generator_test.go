@@ -333,11 +333,11 @@ func (g *generator) upload(s *coordinator.State) coordinator.ReportUpload {
 	if g.rarely(6) { // names of about the maximum number of bytes
 		revision := strings.Repeat("v", g.IntN(coordinator.MaxRepoLength))
 		repo := strings.Repeat("r", coordinator.MaxRepoLength-len(revision)+g.IntN(3)-1)
-		return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Place{
+		return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Location{
 			Kind: coordinator.CheckpointGcs, Repo: repo[:min(len(repo), coordinator.MaxRepoLength)], Revision: revision,
 		}}
 	}
-	return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Place{
+	return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Location{
 		Kind:     oneOf(g, coordinator.CheckpointGcs, coordinator.CheckpointGcs, coordinator.CheckpointHub, coordinator.CheckpointLocal),
 		Repo:     oneOf(g, "bucket", "bucket", "bucket", "bucket", "bucket", "bucket", "", "a b", "\x7f"),
 		Revision: oneOf(g, commit, commit, commit, "", "", "v1", "v2", commit[1:]+"g", commit[1:]+"/", commit[1:]+":", commit+"0", "é"),

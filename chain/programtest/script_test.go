@@ -146,14 +146,14 @@ func fiveUploads(r *pair) error {
 		c.must(clientID(i), coordinator.ReportCheckpoint{Step: 2, Digest: clientID(100)})
 	}
 	c.tick(0, coordinator.WaitingForMembers)
-	a := coordinator.ReportUpload{Step: 1, Digest: clientID(100), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
+	a := coordinator.ReportUpload{Step: 1, Digest: clientID(100), Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
 	for i := range coordinator.MaxUploads {
 		c.must(clientID(i), a)
 	}
 	c.want(coordinator.ErrFull, clientID(4), a)
 	c.want(coordinator.ErrDuplicate, clientID(0), a)
 	for _, last := range []string{"/", ":", "`", "g", "00"} { // characters other than the digits of a commit, and one digit too many
-		a.Place = coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "a/b", Revision: commit[1:] + last}
+		a.Place = coordinator.Location{Kind: coordinator.CheckpointHub, Repo: "a/b", Revision: commit[1:] + last}
 		c.want(coordinator.ErrInvalidAction, clientID(0), a)
 	}
 	return c.err
@@ -178,7 +178,7 @@ func backToUpload(r *pair) error {
 		s.Earlier = append(s.Earlier, coordinator.Recorded{Step: step, Digest: clientID(100 + int(step))})
 	}
 	for i, r := range s.Earlier[:2] {
-		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: clientID(i), Step: r.Step, Digest: r.Digest, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
+		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: clientID(i), Step: r.Step, Digest: r.Digest, Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
 	}
 	if err := errors.Join(s.Check(), c.r.load(s)); err != nil {
 		return err
@@ -214,7 +214,7 @@ func awaitedModel(r *pair) error {
 	c.tick(0, coordinator.WaitingForMembers)
 	base := r.s.Clone()
 	upload := func(step uint32, digest int, tries uint8) coordinator.Upload {
-		return coordinator.Upload{Reporter: clientID(9), Step: step, Digest: clientID(digest), Tries: tries, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
+		return coordinator.Upload{Reporter: clientID(9), Step: step, Digest: clientID(digest), Tries: tries, Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
 	}
 	for i, change := range []func(s *coordinator.State){
 		func(*coordinator.State) {},

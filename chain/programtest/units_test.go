@@ -113,7 +113,7 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 		}
 	}
 	c.tick(second, coordinator.WaitingForMembers)
-	c.must(c.r.s.Pending[0].ID, coordinator.ReportUpload{Step: step - 1, Digest: clientID(50_000), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
+	c.must(c.r.s.Pending[0].ID, coordinator.ReportUpload{Step: step - 1, Digest: clientID(50_000), Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
 }
 
 // try accuses as many members as possible of their first result. One of them is judged in the next

@@ -17,7 +17,7 @@ func fullUploads(r *pair, seed uint64) error {
 		for range 6 {
 			known := append([]coordinator.Recorded{{Step: 39, Digest: clientID(39)}}, r.s.Earlier...)
 			report := oneOf(g, known...)
-			l.send(l.id(), coordinator.ReportUpload{Step: report.Step, Digest: report.Digest, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
+			l.send(l.id(), coordinator.ReportUpload{Step: report.Step, Digest: report.Digest, Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
 		}
 	}
 	return l.err
@@ -44,7 +44,7 @@ func (l *lateRun) loadUploads() {
 			id = strangerID(len(s.Uploads))
 		}
 		step := 36 + uint32(l.IntN(4))
-		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: id, Step: step, Digest: clientID(int(step)), Since: oneOf(l.generator, ages...), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
+		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: id, Step: step, Digest: clientID(int(step)), Since: oneOf(l.generator, ages...), Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
 	}
 	if l.err == nil && s.Check() == nil {
 		l.err = l.r.load(s)

@@ -98,11 +98,11 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	c.AllowPrivateRepos = true
 
 	handed := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "org/name", Digest: digest}
-	if _, err := c.Archive(context.Background(), handed, coordinator.Place{}); err != nil {
+	if _, err := c.Archive(context.Background(), handed, coordinator.Location{}); err != nil {
 		t.Errorf("archive: %v", err)
 	}
 	handed.Digest[0]++
-	if _, err := c.Archive(context.Background(), handed, coordinator.Place{}); err == nil || strings.Contains(err.Error(), hex.EncodeToString(digest[:])) {
+	if _, err := c.Archive(context.Background(), handed, coordinator.Location{}); err == nil || strings.Contains(err.Error(), hex.EncodeToString(digest[:])) {
 		t.Errorf("archive with a different digest: %v", err)
 	}
 }
@@ -146,7 +146,7 @@ func testBucketOfRun(t *testing.T, digest [32]byte) {
 		t.Errorf("initial model: %v", err)
 	}
 	wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy, Digest: digest, Step: 3}
-	place := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
+	place := coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
 	if got, err := c.Archive(t.Context(), wanted, place); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("a member's upload: %v", err)
 	}
@@ -155,11 +155,11 @@ func testBucketOfRun(t *testing.T, digest [32]byte) {
 		t.Error(err)
 	}
 	c = sourceOf(t, flags)
-	if got, err := c.Archive(t.Context(), wanted, coordinator.Place{}); err != nil || got.Manifest().Digest() != digest {
+	if got, err := c.Archive(t.Context(), wanted, coordinator.Location{}); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("--gcs-bucket: %v", err)
 	}
 	wanted.Step = 4
-	if _, err := c.Archive(t.Context(), wanted, coordinator.Place{}); err == nil {
+	if _, err := c.Archive(t.Context(), wanted, coordinator.Location{}); err == nil {
 		t.Error("found a step that does not exist")
 	}
 }
@@ -194,8 +194,8 @@ func TestUploadsReachTheRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reported := make(chan coordinator.Place, 1)
-		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { reported <- at })
+		reported := make(chan coordinator.Location, 1)
+		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Location) { reported <- at })
 		u.runner.Offer(dir, facts)
 		if err := flags.finishUploads(t.Context(), u, logger); err != nil {
 			t.Fatal(err)
@@ -248,8 +248,8 @@ func TestPrivateUploadsAreNotReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reported := make(chan coordinator.Place, 1)
-		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { reported <- at })
+		reported := make(chan coordinator.Location, 1)
+		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Location) { reported <- at })
 		u.runner.Offer(dir, facts)
 		if err := test.flags.finishUploads(t.Context(), u, logger); err != nil {
 			t.Fatal(err)

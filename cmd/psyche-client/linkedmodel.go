@@ -62,7 +62,7 @@ func modelOfLink(ctx context.Context, t terminal, link string) (string, error) {
 	if !c.FromPeers() {
 		return "", fmt.Errorf("run %s has recorded no model yet: it is %s, and %d of %d rounds are trained; members report a model at the end of each epoch", run.RunID, s.RunState, s.Progress.Step-1, s.Config.TotalSteps)
 	}
-	var places []coordinator.Place
+	var places []coordinator.Location
 	for _, u := range s.UploadsOf(c.Digest) {
 		places = append(places, u.Place)
 	}

@@ -61,7 +61,7 @@ const maxBucketPlace = coordinator.MaxRepoLength - len("/-step4294967295")
 // uploads publishes checkpoints at --hub-repo or --gcs-bucket. The methods of a nil uploads do nothing.
 type uploads struct {
 	place  remote.Place
-	at     func(version string) coordinator.Place // location for the report to the run
+	at     func(version string) coordinator.Location // location for the report to the run
 	secret func(version string) error             // reason why the location is not reported; nil: it always is
 	close  func() error
 	runner *remote.Uploader // nil until start
@@ -78,8 +78,8 @@ func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *s
 		if _, err := bucket.Store.List(ctx, bucket.Prefix, 1); err != nil && !errors.Is(err, objstore.ErrTooMany) {
 			return nil, errors.Join(fmt.Errorf("--gcs-bucket: %w", err), bucket.Store.Close())
 		}
-		at := func(version string) coordinator.Place {
-			return coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: f.GCSBucket, Revision: version}
+		at := func(version string) coordinator.Location {
+			return coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: f.GCSBucket, Revision: version}
 		}
 		return &uploads{place: bucket, at: at, close: bucket.Store.Close}, nil
 	case f.HubRepo == "":
@@ -96,8 +96,8 @@ func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *s
 	if err != nil {
 		return nil, fmt.Errorf("--hub-repo %s: %w", f.HubRepo, err)
 	}
-	at := func(version string) coordinator.Place {
-		return coordinator.Place{Kind: coordinator.CheckpointHub, Repo: f.HubRepo, Revision: version}
+	at := func(version string) coordinator.Location {
+		return coordinator.Location{Kind: coordinator.CheckpointHub, Repo: f.HubRepo, Revision: version}
 	}
 	place := remote.HubRepo{Client: client, Repo: f.HubRepo, Private: f.HubPrivate}
 	u := &uploads{place: place, at: at, close: func() error { return nil }}
@@ -129,7 +129,7 @@ func (u *uploads) saved() func(dir string, f checkpoint.Facts) {
 
 // start starts to upload new checkpoints of a run and remaining old ones. It calls tell to report
 // them to the run.
-func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkpoint.Facts, coordinator.Place)) {
+func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkpoint.Facts, coordinator.Location)) {
 	if u == nil {
 		return
 	}

@@ -75,7 +75,7 @@ type ReportCheckpoint struct {
 type ReportUpload struct {
 	Step   uint32   // of the checkpoint
 	Digest [32]byte // of the checkpoint
-	Place  Place
+	Place  Location
 }
 
 // Withdraw removes a client from the epoch and from the pending list. The client itself or the host

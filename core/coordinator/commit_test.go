@@ -250,7 +250,7 @@ func TestNoEpochBeginsWithUnknownClientsOnly(t *testing.T) {
 		"its key is another one": {func(r *run) { r.must("new", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")}) }, 2},
 		"a member without it":    {func(r *run) { r.join("b") }, 0},
 		"its copy was uploaded": {func(r *run) {
-			r.Uploads = []Upload{{Reporter: clientID("b"), Step: 2, Digest: clientID("x"), Place: Place{Kind: CheckpointGcs, Repo: "bucket"}}}
+			r.Uploads = []Upload{{Reporter: clientID("b"), Step: 2, Digest: clientID("x"), Place: Location{Kind: CheckpointGcs, Repo: "bucket"}}}
 		}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

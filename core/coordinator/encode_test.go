@@ -24,8 +24,8 @@ func goldenState(t testing.TB) State {
 	genesis.Model.ColdStartWarmupSteps = 1
 	s := newRunOf(t, genesis, "a", "b", "c", "d")
 	s.finishEpoch("x")
-	s.must("b", ReportUpload{Step: 2, Digest: clientID("x"), Place: Place{Kind: CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)}})
-	s.must("a", ReportUpload{Step: 2, Digest: clientID("x"), Place: Place{Kind: CheckpointGcs, Repo: "bucket", Revision: "prefix"}})
+	s.must("b", ReportUpload{Step: 2, Digest: clientID("x"), Place: Location{Kind: CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)}})
+	s.must("a", ReportUpload{Step: 2, Digest: clientID("x"), Place: Location{Kind: CheckpointGcs, Repo: "bucket", Revision: "prefix"}})
 	s.Earlier, s.Lapses = []Recorded{{Step: 1, Digest: clientID("w")}}, []Lapse{{First: 1, Last: 1}} // simulates earlier events
 	for _, name := range []string{"e", "g", "h"} {
 		s.must("door", Authorize{Grantee: clientID(name), Allowed: true})
@@ -391,7 +391,7 @@ func TestLargestStateFits(t *testing.T) {
 	checkpoint.Kind, checkpoint.Origin, checkpoint.Step = CheckpointP2P, CheckpointHub, 3
 	state.Progress.Step = max(state.Progress.Step, 4)
 	for i := range MaxUploads {
-		state.Uploads = append(state.Uploads, Upload{Reporter: clientID("u" + strconv.Itoa(i)), Place: Place{Kind: CheckpointGcs, Repo: strings.Repeat("r", MaxRepoLength)}})
+		state.Uploads = append(state.Uploads, Upload{Reporter: clientID("u" + strconv.Itoa(i)), Place: Location{Kind: CheckpointGcs, Repo: strings.Repeat("r", MaxRepoLength)}})
 	}
 	newest := state.CurrentRound()
 	for i := range MaxTrials {

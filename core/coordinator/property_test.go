@@ -138,7 +138,7 @@ func someUpload(t *rapid.T, s *State) ReportUpload {
 	known := append([]Recorded{{Step: c.Step, Digest: c.Digest}, {Step: c.Step + 1}}, s.Earlier...)
 	r := rapid.SampledFrom(known).Draw(t, "checkpoint")
 	kind := rapid.SampledFrom([]CheckpointKind{CheckpointGcs, CheckpointGcs, CheckpointHub, CheckpointLocal}).Draw(t, "place")
-	return ReportUpload{Step: r.Step, Digest: r.Digest, Place: Place{Kind: kind, Repo: "bucket"}}
+	return ReportUpload{Step: r.Step, Digest: r.Digest, Place: Location{Kind: kind, Repo: "bucket"}}
 }
 
 func someWitness(t *rapid.T, s *State) WitnessRound {

@@ -225,10 +225,10 @@ func (s *scenario) upload(t *testing.T, d *datadriven.TestData) string {
 	a := ReportUpload{
 		Step:   number(t, d, "step", s.state.Model.Checkpoint.Step),
 		Digest: clientID(text(d, "digest", "")),
-		Place:  Place{Kind: CheckpointGcs, Repo: text(d, "bucket", "")},
+		Place:  Location{Kind: CheckpointGcs, Repo: text(d, "bucket", "")},
 	}
 	if a.Place.Repo == "" {
-		a.Place = Place{Kind: CheckpointHub, Repo: text(d, "hub", ""), Revision: text(d, "revision", strings.Repeat("0", 40))}
+		a.Place = Location{Kind: CheckpointHub, Repo: text(d, "hub", ""), Revision: text(d, "revision", strings.Repeat("0", 40))}
 	}
 	return s.each(d, func(ClientID) Action { return a })
 }

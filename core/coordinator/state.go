@@ -212,9 +212,9 @@ type Recorded struct {
 	Digest [32]byte // BLAKE3 of its checkpoint manifest
 }
 
-// Place is a public location of a model: a repository of the Hub at a commit, or a bucket and the
+// Location is a public location of a model: a repository of the Hub at a commit, or a bucket and the
 // prefix of its objects.
-type Place struct {
+type Location struct {
 	Kind     CheckpointKind // CheckpointHub or CheckpointGcs
 	Repo     string
 	Revision string
@@ -226,7 +226,7 @@ type Upload struct {
 	Reporter ClientID
 	Step     uint32
 	Digest   [32]byte
-	Place    Place
+	Place    Location
 	Since    uint32 // State.seniority of the reporter at the time of its report: lower for older members
 	Tries    uint8  // Warmups since the newest recorded checkpoint in which no member got the model from this upload
 }

@@ -54,7 +54,7 @@ func (s *State) String() string {
 }
 
 // String returns the location in the notation that people use.
-func (p Place) String() string {
+func (p Location) String() string {
 	text := p.Kind.String() + " " + p.Repo
 	if p.Revision != "" {
 		text += "@" + p.Revision

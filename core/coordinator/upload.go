@@ -126,7 +126,7 @@ func (s *State) UploadsOf(digest [32]byte) []Upload {
 
 // valid reports whether the location may be published: a repository at a commit, which does not
 // change, or a bucket and a prefix.
-func (p *Place) valid() bool {
+func (p *Location) valid() bool {
 	if p.Repo == "" || len(p.Repo)+len(p.Revision) > MaxRepoLength || !printable(p.Repo) || !printable(p.Revision) {
 		return false
 	}

@@ -31,7 +31,7 @@ func TestContinuedRunStartsCold(t *testing.T) {
 
 // uploadOf returns a report of a checkpoint.
 func uploadOf(step uint32, digest, bucket string) ReportUpload {
-	return ReportUpload{Step: step, Digest: clientID(digest), Place: Place{Kind: CheckpointGcs, Repo: bucket}}
+	return ReportUpload{Step: step, Digest: clientID(digest), Place: Location{Kind: CheckpointGcs, Repo: bucket}}
 }
 
 // TestFullListOfUploads checks that a later checkpoint replaces an entry if its reporter has left

@@ -42,7 +42,7 @@ func TestHolderGetsItsSeatAfterAFailedEpoch(t *testing.T) {
 // of them leave or only unknown clients remain.
 func TestLeavingAndRejoiningDoesNotExtendTheWait(t *testing.T) {
 	for name, test := range map[string]struct {
-		away []string // clients that leave and join again in each interval
+		away  []string // clients that leave and join again in each interval
 		again bool
 	}{
 		"a stranger":         {[]string{"stranger"}, false},

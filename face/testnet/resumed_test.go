@@ -38,7 +38,7 @@ func TestResumedRun(t *testing.T) {
 	committed.Epoch.Commit = coordinator.Recorded{Step: 20, Digest: digest}
 	other := strings.Repeat("0", 64)
 	recorded := "ab" + other[2:]
-	upload := coordinator.Upload{Step: 20, Digest: digest, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
+	upload := coordinator.Upload{Step: 20, Digest: digest, Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
 	for name, test := range map[string]struct {
 		state   *coordinator.State
 		folder  string

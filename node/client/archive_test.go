@@ -51,7 +51,7 @@ func TestModelWithoutPeers(t *testing.T) {
 						keep(o)
 						return
 					}
-					o.Archive = func(context.Context, coordinator.Checkpoint, coordinator.Place) (checkpoint.Snapshot, error) {
+					o.Archive = func(context.Context, coordinator.Checkpoint, coordinator.Location) (checkpoint.Snapshot, error) {
 						if asked++; asked == 1 {
 							return clienttest.Model(), nil
 						}

@@ -120,7 +120,7 @@ func (n *Node) fail(err error) {
 // Uploaded records that other members can download a checkpoint saved by this client from a
 // location. The client reports it to the run once it is a member or pending. Uploaded may be called
 // from any goroutine, also after the client has ended. In that case it reports nothing.
-func (n *Node) Uploaded(f checkpoint.Facts, at coordinator.Place) {
+func (n *Node) Uploaded(f checkpoint.Facts, at coordinator.Location) {
 	n.saver.Uploads.Add(n.RunID, f, at)
 }
 

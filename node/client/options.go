@@ -52,9 +52,9 @@ type Options struct {
 	// it freed. It is called from any goroutine. May be nil.
 	MakeRoom func() int64
 	// Archive loads a model that no member provides any more: from a location that a member
-	// reported or, for the zero Place, from a location that the caller knows. The client checks the
+	// reported or, for the zero Location, from a location that the caller knows. The client checks the
 	// result against the digest in c. May be nil.
-	Archive func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
+	Archive func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Location) (checkpoint.Snapshot, error)
 
 	// AcceptLoss makes the client join at once if it has an older model of the run, but neither it
 	// nor any peer that is present has the newest model that the run recorded. Without AcceptLoss

@@ -15,9 +15,9 @@ import (
 )
 
 // stored is an archive of the checkpoints that clients saved, by the names of their folders.
-func stored(dir string) func(context.Context, coordinator.Checkpoint, coordinator.Place) (checkpoint.Snapshot, error) {
-	return func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
-		if at == (coordinator.Place{}) {
+func stored(dir string) func(context.Context, coordinator.Checkpoint, coordinator.Location) (checkpoint.Snapshot, error) {
+	return func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Location) (checkpoint.Snapshot, error) {
+		if at == (coordinator.Location{}) {
 			return checkpoint.Snapshot{}, errors.New("no snapshot")
 		}
 		if at.Repo == "false" {
@@ -39,8 +39,8 @@ func TestLostModelComesFromAnUpload(t *testing.T) {
 		a, b := w.launch(0, uploads), w.launch(1, nil)
 		w.until("a checkpoint", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
 		saved := all[event.Checkpoint](a)[0]
-		at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: filepath.Base(saved.Dir)}
-		b.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "false"})
+		at := coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: filepath.Base(saved.Dir)}
+		b.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "false"})
 		b.node.Uploaded(checkpoint.Facts{RunID: "other", Step: saved.Step + 9, Digest: saved.Digest}, at)
 		w.until("the false upload", func(s *coordinator.State) bool { return len(s.Uploads) == 1 })
 		w.until("later", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.RoundTrain })
@@ -114,7 +114,7 @@ func TestUploadsThatTakeEpochs(t *testing.T) {
 				w.until("it is there", func(s *coordinator.State) bool {
 					return s.Progress.Epoch == begins+epochs && s.RunState == coordinator.RoundTrain
 				})
-				a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"})
+				a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"})
 				w.until("the next round", func(s *coordinator.State) bool { return s.Progress.Step > 3*(begins+epochs)+1 })
 				if s := w.host.State(); (len(s.Uploads) == 1 && s.Uploads[0].Step == saved.Step) != known {
 					t.Errorf("upload %d of %d epochs: the run knows of %+v", upload, epochs, s.Uploads)
@@ -134,7 +134,7 @@ func TestUploadsOfNoUse(t *testing.T) {
 		w := newWorld(t, clienttest.Config(1))
 		a := w.launch(0, nil)
 		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
-		at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}
+		at := coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}
 		for _, f := range []checkpoint.Facts{{RunID: clienttest.RunID, Step: 3, Digest: strings.Repeat("0", 64)}, {RunID: clienttest.RunID, Step: 3, Digest: "0"}} {
 			a.node.Uploaded(f, at)
 		}

@@ -104,7 +104,7 @@ func (n *Node) obtainModel() {
 	} else if m := n.models.Held; m != nil && m.Origin.Kind == 0 { // trained here, in the previous epoch
 		n.desynchronise("the run recorded a different checkpoint than this client's")
 	}
-	var places []coordinator.Place
+	var places []coordinator.Location
 	for _, u := range s.UploadsOf(s.Model.Checkpoint.Digest) {
 		places = append(places, u.Place)
 	}

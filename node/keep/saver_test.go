@@ -201,7 +201,7 @@ func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
 	facts := func(run string, m Model) checkpoint.Facts {
 		return checkpoint.Facts{RunID: run, Step: m.Step, Digest: hex.EncodeToString(m.Digest[:])}
 	}
-	place := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}
+	place := coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}
 	member := func(s *coordinator.State) { s.Pending = []coordinator.Client{{ID: me, HoldsModel: true}} }
 	for name, test := range map[string]struct {
 		facts          checkpoint.Facts
@@ -256,7 +256,7 @@ func TestLocationsOfTheModelInMessages(t *testing.T) {
 	if said := b.Locations(s); !strings.Contains(said, "--checkpoint-dir") {
 		t.Error(said)
 	}
-	s.Uploads = []coordinator.Upload{{Step: 3, Digest: m.Digest, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "a-bucket"}}}
+	s.Uploads = []coordinator.Upload{{Step: 3, Digest: m.Digest, Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "a-bucket"}}}
 	if said := b.Locations(s); !strings.Contains(said, "a-bucket") {
 		t.Error(said)
 	}

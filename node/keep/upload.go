@@ -18,7 +18,7 @@ type Uploads struct {
 
 // Add records that other members can download a checkpoint of the run from a location. It ignores a
 // checkpoint of another run. It may be called from any goroutine.
-func (u *Uploads) Add(runID string, f checkpoint.Facts, at coordinator.Place) {
+func (u *Uploads) Add(runID string, f checkpoint.Facts, at coordinator.Location) {
 	report := coordinator.ReportUpload{Step: f.Step, Place: at}
 	if f.RunID != runID || !parseDigest(&report.Digest, f.Digest) {
 		return // a continued upload of another run

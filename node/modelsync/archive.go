@@ -12,7 +12,7 @@ import (
 // reported.
 func (a *Attempt) fromArchive(ctx context.Context) (checkpoint.Snapshot, bool, error) {
 	var err error
-	for _, at := range append([]coordinator.Place{{}}, a.Places...) {
+	for _, at := range append([]coordinator.Location{{}}, a.Places...) {
 		snapshot, failed := a.Archive(ctx, *a.checkpoint(), at)
 		if failed == nil {
 			failed = a.adopt(ctx, snapshot, "archive")
@@ -20,7 +20,7 @@ func (a *Attempt) fromArchive(ctx context.Context) (checkpoint.Snapshot, bool, e
 		if failed == nil {
 			return a.Model.Snapshot, false, nil
 		}
-		if at != (coordinator.Place{}) {
+		if at != (coordinator.Location{}) {
 			failed = fmt.Errorf("at %s: %w", at, failed)
 		}
 		if err == nil {

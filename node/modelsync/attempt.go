@@ -48,7 +48,7 @@ type Options struct {
 	// NewTrainer builds a trainer. client.Options documents this field and the fields below.
 	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error)
 	Initial    func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
-	Archive    func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
+	Archive    func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Location) (checkpoint.Snapshot, error)
 }
 
 // Attempt is one attempt to load the model of a checkpoint.

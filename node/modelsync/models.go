@@ -155,7 +155,7 @@ type Request struct {
 	Timeout    time.Duration        // time limit of a manifest request to a peer; 0: requestTimeout
 	Peers      []identity.ID        // peers that may have the model
 	Copy       *checkpoint.Snapshot // copy of the model, taken during its epoch; nil: none
-	Places     []coordinator.Place
+	Places     []coordinator.Location
 	Time       time.Duration // time within which all members must have the model
 }
 

@@ -15,14 +15,14 @@ func TestAttemptsBeginAtDifferentLocations(t *testing.T) {
 	digest := [32]byte{1}
 	state := &coordinator.State{}
 	for i, repo := range []string{"a", "b", "other", "c"} {
-		u := coordinator.Upload{Reporter: coordinator.ClientID{byte(i)}, Digest: digest, Place: coordinator.Place{Repo: repo}}
+		u := coordinator.Upload{Reporter: coordinator.ClientID{byte(i)}, Digest: digest, Place: coordinator.Location{Repo: repo}}
 		if repo == "other" {
 			u.Digest[0]++
 		}
 		state.Uploads = append(state.Uploads, u)
 	}
 	m := NewModels(exchange.NewStore(func([32]byte) {}), &Options{})
-	begin := func(digest [32]byte) []coordinator.Place {
+	begin := func(digest [32]byte) []coordinator.Location {
 		w := Request{Definition: env.Definition{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest}}}}
 		for _, u := range state.UploadsOf(digest) {
 			w.Places = append(w.Places, u.Place)

@@ -183,9 +183,9 @@ func (c *rig) modelAt() {
 func (c *rig) archived(models ...checkpoint.Snapshot) {
 	asked := 0
 	for range models[1:] {
-		c.request.Places = append(c.request.Places, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"})
+		c.request.Places = append(c.request.Places, coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"})
 	}
-	c.options.Archive = func(context.Context, coordinator.Checkpoint, coordinator.Place) (checkpoint.Snapshot, error) {
+	c.options.Archive = func(context.Context, coordinator.Checkpoint, coordinator.Location) (checkpoint.Snapshot, error) {
 		asked++
 		return models[asked-1], nil
 	}

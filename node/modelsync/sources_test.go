@@ -201,10 +201,10 @@ func TestInitialModel(t *testing.T) {
 // TestFailuresAreAllSaid checks that the error reports the failure of each source.
 func TestFailuresAreAllSaid(t *testing.T) {
 	c := newRig(t)
-	c.options.Archive = func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
+	c.options.Archive = func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Location) (checkpoint.Snapshot, error) {
 		return checkpoint.Snapshot{}, errors.New("cannot be reached: " + at.Repo)
 	}
-	c.request.Places = []coordinator.Place{{Kind: coordinator.CheckpointGcs, Repo: "one"}, {Kind: coordinator.CheckpointGcs, Repo: "two"}}
+	c.request.Places = []coordinator.Location{{Kind: coordinator.CheckpointGcs, Repo: "one"}, {Kind: coordinator.CheckpointGcs, Repo: "two"}}
 	_, err := c.obtain()
 	golden.Message(t, "error", err)
 }

@@ -182,7 +182,7 @@ var formats = map[uint8]format{
 	kindReportUpload: fieldsOf(func(c *coder, a *coordinator.ReportUpload) {
 		c.uint32(&a.Step, "upload's step")
 		c.move(a.Digest[:], "digest")
-		c.uint8((*uint8)(&a.Place.Kind), "kind of place")
+		c.uint8((*uint8)(&a.Place.Kind), "kind of location")
 		c.text(&a.Place.Repo, "repository", coordinator.MaxRepoLength)
 		c.text(&a.Place.Revision, "revision", coordinator.MaxRepoLength)
 	}),

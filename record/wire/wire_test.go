@@ -47,7 +47,7 @@ func allActions() map[string]coordinator.Action {
 		"rejoin-named": coordinator.Join{Epoch: 3, Commitment: [32]byte{5}, Holds: [32]byte{4}, Name: strings.Repeat("n", coordinator.MaxMemberName)},
 		"upload": coordinator.ReportUpload{
 			Step: 7, Digest: [32]byte{3},
-			Place: coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)},
+			Place: coordinator.Location{Kind: coordinator.CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)},
 		},
 		"withdraw":     coordinator.Withdraw{Client: coordinator.ClientID{9}},
 		"pause":        coordinator.SetPaused{Paused: true},
@@ -293,7 +293,7 @@ func TestMistakesOfTheCallerPanic(t *testing.T) {
 // TestLongUploadIsLeftToTheRules encodes and decodes a report whose names are too long together. The
 // coordinator refuses it, with the same error as the program on a chain.
 func TestLongUploadIsLeftToTheRules(t *testing.T) {
-	long := coordinator.ReportUpload{Place: coordinator.Place{Repo: strings.Repeat("r", coordinator.MaxRepoLength), Revision: "v"}}
+	long := coordinator.ReportUpload{Place: coordinator.Location{Repo: strings.Repeat("r", coordinator.MaxRepoLength), Revision: "v"}}
 	if got, err := DecodeAction(AppendAction(nil, long)); err != nil || got != coordinator.Action(long) {
 		t.Errorf("got %v, %v", got, err)
 	}

@@ -47,7 +47,7 @@ struct update {
 	uint32_t definition_size;
 };
 
-struct place {
+struct location {
 	uint8_t kind;
 	uint32_t repo_length, revision_length;
 	const uint8_t *repo, *revision;
@@ -72,7 +72,7 @@ struct action {
 	uint32_t speed;         // a claim
 	const uint8_t *ids;     // Clients, Delegates
 	uint32_t id_count;
-	struct place place;
+	struct location location;
 	struct proof proof;
 	struct update update;
 };

@@ -147,8 +147,8 @@ static enum code reader_update_config(struct reader *r, struct update *u) {
 	return fits && update_validate(u) ? ACCEPTED : ERR_INVALID_CONFIG;
 }
 
-// reader_place reads the location in a ReportUpload.
-static void reader_place(struct reader *r, struct place *p) {
+// reader_location reads the location in a ReportUpload.
+static void reader_location(struct reader *r, struct location *p) {
 	p->kind = reader_uint8(r);
 	p->repo = reader_text(r, MAX_REPO_LENGTH, &p->repo_length);
 	p->revision = reader_text(r, MAX_REPO_LENGTH, &p->revision_length);
@@ -220,7 +220,7 @@ static void reader_action(struct reader *r, struct action *a) {
 	case REPORT_UPLOAD:
 		a->number = reader_uint32(r);
 		reader_hash(r, &a->id);
-		reader_place(r, &a->place);
+		reader_location(r, &a->location);
 		break;
 	case WITHDRAW:
 	case EJECT:

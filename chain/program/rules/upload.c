@@ -14,8 +14,8 @@ static bool printable(const uint8_t *text, uint32_t length) {
 	return true;
 }
 
-// place_valid ports Place.valid.
-static bool place_valid(const struct place *p) {
+// location_valid ports Location.valid.
+static bool location_valid(const struct location *p) {
 	if (p->repo_length == 0 || p->repo_length + p->revision_length > MAX_REPO_LENGTH) return false;
 	if (!printable(p->repo, p->repo_length) || !printable(p->revision, p->revision_length)) return false;
 	if (p->kind == CHECKPOINT_GCS) return true;
@@ -70,7 +70,7 @@ static uint32_t state_upload_in_the_way(struct state *s, const struct key *from,
 static enum code state_upload_to_replace(struct state *s, const struct key *from, const struct action *a, uint32_t *replaced) {
 	int32_t waiting = index_of(&s->pending, from);
 	if (!state_is_healthy(s, from) && (waiting < 0 || !s->pending.list[waiting].holds_model)) return ERR_NOT_MEMBER;
-	if (!place_valid(&a->place)) return ERR_INVALID_ACTION;
+	if (!location_valid(&a->location)) return ERR_INVALID_ACTION;
 	if (!state_is_recorded(s, a->number, &a->id)) return ERR_UNRECORDED;
 	*replaced = MAX_UPLOADS;
 	for (uint32_t i = 0; i < s->upload_count; i++)
@@ -94,11 +94,11 @@ enum code state_report_upload(struct state *s, const struct key *from, const str
 	u->since = state_seniority(s, from);
 	u->digest = a->id;
 	u->step = a->number;
-	u->kind = a->place.kind;
-	u->repo_length = (uint8_t)a->place.repo_length;
-	u->revision_length = (uint8_t)a->place.revision_length;
-	host_move(u->name, a->place.repo, a->place.repo_length);
-	host_move(u->name + a->place.repo_length, a->place.revision, a->place.revision_length);
+	u->kind = a->location.kind;
+	u->repo_length = (uint8_t)a->location.repo_length;
+	u->revision_length = (uint8_t)a->location.revision_length;
+	host_move(u->name, a->location.repo, a->location.repo_length);
+	host_move(u->name + a->location.repo_length, a->location.revision, a->location.revision_length);
 	return ACCEPTED;
 }
 

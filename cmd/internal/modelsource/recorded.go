@@ -41,7 +41,7 @@ type Recorded struct {
 // Model returns the folder of the model of a checkpoint. It verifies the model's digest. It searches the
 // user's checkpoint folder, earlier downloads, the server, and the locations that members reported. The
 // error wraps ErrNowhere if none has the model.
-func (r *Recorded) Model(ctx context.Context, c coordinator.Checkpoint, places []coordinator.Place) (dir string, err error) {
+func (r *Recorded) Model(ctx context.Context, c coordinator.Checkpoint, places []coordinator.Location) (dir string, err error) {
 	if dir, err := r.onThisMachine(ctx, c); dir != "" || err != nil {
 		return dir, err
 	}
@@ -157,7 +157,7 @@ func (r *Recorded) fromServer(ctx context.Context, digest [32]byte, to string) e
 
 // fromPlaces downloads the model from a location that a member reported, or from the repository that the
 // run began with. before is the error of the server.
-func (r *Recorded) fromPlaces(ctx context.Context, c coordinator.Checkpoint, places []coordinator.Place, to string, before error) error {
+func (r *Recorded) fromPlaces(ctx context.Context, c coordinator.Checkpoint, places []coordinator.Location, to string, before error) error {
 	why := fmt.Errorf("%w: the server: %w", ErrNowhere, before)
 	// The digest instead of a key: the same folder after a killed process, whose files it removes.
 	source, err := New(Options{RunID: r.RunID, Member: identity.ID(c.Digest), SharedMiB: modelarchive.MaxSize >> 20, Hub: r.Hub, Logger: r.Logger})
@@ -166,7 +166,7 @@ func (r *Recorded) fromPlaces(ctx context.Context, c coordinator.Checkpoint, pla
 	}
 	defer func() { _ = source.Close() }() // a failure leaves files in the user's cache
 	if c.Origin == coordinator.CheckpointHub {
-		places = append(places[:len(places):len(places)], coordinator.Place{})
+		places = append(places[:len(places):len(places)], coordinator.Location{})
 	}
 	for _, at := range places {
 		snapshot, err := source.Archive(ctx, c, at)
@@ -179,8 +179,8 @@ func (r *Recorded) fromPlaces(ctx context.Context, c coordinator.Checkpoint, pla
 		if ctx.Err() != nil {
 			return err
 		}
-		if at == (coordinator.Place{}) {
-			at = coordinator.Place{Kind: c.Origin, Repo: c.Repo, Revision: c.Revision}
+		if at == (coordinator.Location{}) {
+			at = coordinator.Location{Kind: c.Origin, Repo: c.Repo, Revision: c.Revision}
 		}
 		why = fmt.Errorf("%w; %s: %w", why, at, err)
 	}

@@ -84,7 +84,7 @@ func TestRecordedFromThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(reports, "of a killed process"), files)
-	for _, places := range [][]coordinator.Place{places, nil} { // the second time from the cache
+	for _, places := range [][]coordinator.Location{places, nil} { // the second time from the cache
 		dir, err := r.Model(t.Context(), wanted, places)
 		if err != nil {
 			t.Fatal(err)

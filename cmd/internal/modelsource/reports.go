@@ -21,7 +21,7 @@ import (
 
 // claim is the claim that a location has a model.
 type claim struct {
-	at     coordinator.Place
+	at     coordinator.Location
 	digest [32]byte
 }
 
@@ -43,7 +43,7 @@ func reportsDir(runID string, member identity.ID) (string, error) {
 // location. It downloads only if the location claims to have the model, and if the files are not larger
 // than the model can be. It loads the download only if it is that model, bit for bit. It removes the
 // files, unless the download was interrupted: then they remain for the next attempt.
-func (s *Source) fromReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
+func (s *Source) fromReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Location) (checkpoint.Snapshot, error) {
 	claimed := claim{at, wanted.Digest}
 	if s.refused[claimed] {
 		return checkpoint.Snapshot{}, errRefusedReport
@@ -71,7 +71,7 @@ func (s *Source) fromReport(ctx context.Context, wanted coordinator.Checkpoint, 
 }
 
 // downloadReport downloads the model from a location into a subfolder of folder.
-func (s *Source) downloadReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place, folder string) (dir string, err error) {
+func (s *Source) downloadReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Location, folder string) (dir string, err error) {
 	from := coordinator.Checkpoint{Kind: at.Kind, Repo: at.Repo, Revision: at.Revision}
 	limit := s.sizeLimit(ctx, wanted)
 	if at.Kind == coordinator.CheckpointHub {
@@ -140,7 +140,7 @@ const (
 // of the run's starting model or, if that cannot be read, from the amount that could be shared with
 // peers.
 func (s *Source) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint) int64 {
-	origin := coordinator.Place{Kind: wanted.Origin, Repo: wanted.Repo, Revision: wanted.Revision}
+	origin := coordinator.Location{Kind: wanted.Origin, Repo: wanted.Repo, Revision: wanted.Revision}
 	if limit, known := s.limits[origin]; known {
 		return limit
 	}
@@ -158,7 +158,7 @@ func (s *Source) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint) i
 		limit = n*bytesOfParameter + bytesBeside
 	}
 	if s.limits == nil {
-		s.limits = make(map[coordinator.Place]int64)
+		s.limits = make(map[coordinator.Location]int64)
 	}
 	s.limits[origin] = limit
 	return limit

@@ -96,7 +96,7 @@ func left(t *testing.T, c *Source) (found []string) {
 }
 
 // reportedPlaces are a bucket and a repository with the same files.
-func reportedPlaces(t *testing.T, files map[string][]byte) []coordinator.Place {
+func reportedPlaces(t *testing.T, files map[string][]byte) []coordinator.Location {
 	t.Helper()
 	bucket := fakegcs.New(t)
 	t.Setenv("STORAGE_EMULATOR_HOST", bucket.Host)
@@ -109,7 +109,7 @@ func reportedPlaces(t *testing.T, files map[string][]byte) []coordinator.Place {
 	t.Setenv("HF_HOME", t.TempDir())
 	t.Setenv("HF_HUB_CACHE", "")
 	commit := repos.Put("org/name", files)
-	return []coordinator.Place{
+	return []coordinator.Location{
 		{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "here"},
 		{Kind: coordinator.CheckpointHub, Repo: "org/name", Revision: commit},
 	}
@@ -178,7 +178,7 @@ func TestReportIsBounded(t *testing.T) {
 	t.Setenv("STORAGE_EMULATOR_HOST", bucket.Host)
 	bucket.Set("bucket", "begin/config.json", []byte(smallConfig))
 	bucket.Set("bucket", "large/manifest.json", fmt.Appendf(nil, `{"files":[{"filename":"model.safetensors","generation":1,"size_bytes":%d}]}`, 2<<30))
-	at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "large"}
+	at := coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "large"}
 	origins := map[string]coordinator.Checkpoint{
 		"too large": {Kind: coordinator.CheckpointP2PGcs, Origin: coordinator.CheckpointGcs, Repo: "bucket", Revision: "begin"},
 		"no facts":  {Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy},
@@ -213,7 +213,7 @@ func TestReportIsTakenUp(t *testing.T) {
 	t.Setenv("HF_ENDPOINT", repos.URL)
 	t.Setenv("HF_HOME", t.TempDir())
 	t.Setenv("HF_HUB_CACHE", "")
-	at := coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "org/name", Revision: repos.Put("org/name", files)}
+	at := coordinator.Location{Kind: coordinator.CheckpointHub, Repo: "org/name", Revision: repos.Put("org/name", files)}
 	wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
 	c := reporting(t)
 	ctx, cancel := context.WithCancel(t.Context())

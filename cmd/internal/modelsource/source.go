@@ -49,7 +49,7 @@ type Source struct {
 	Options
 	dir     string         // folder for downloads from reported locations; used by this client only, removed by Close
 	refused map[claim]bool // claims that provided a wrong model
-	limits  map[coordinator.Place]int64
+	limits  map[coordinator.Location]int64
 }
 
 // New returns the source of a member.
@@ -201,8 +201,8 @@ func (s *Source) fromOthers(ctx context.Context, wanted coordinator.Checkpoint) 
 
 // Archive gets a model that no member shares. It uses the location that a member reported. Without
 // one, it tries other members' folders, this client's upload location, and the run's origin.
-func (s *Source) Archive(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
-	if at != (coordinator.Place{}) {
+func (s *Source) Archive(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Location) (checkpoint.Snapshot, error) {
+	if at != (coordinator.Location{}) {
 		return s.fromReport(ctx, wanted, at)
 	}
 	if len(s.OtherDirs) > 0 {

@@ -92,7 +92,7 @@ func TestDownloadsFromOwnArchivesAreReported(t *testing.T) {
 		c := reporting(t)
 		c.Repo, c.Bucket, c.Prefix = own.Repo, own.Bucket, own.Prefix
 		taken := downloadsOf(c)
-		if _, err := c.Archive(t.Context(), wanted, coordinator.Place{}); err != nil {
+		if _, err := c.Archive(t.Context(), wanted, coordinator.Location{}); err != nil {
 			t.Fatalf("%s: %v", own.Repo+own.Bucket, err)
 		}
 		checkDownload(t, own.Repo+own.Bucket, taken(), 3, files)
