@@ -27,12 +27,12 @@ import (
 
 const stalledFolder = "PSYCHE_TEST_STALLED_UPLOAD"
 
-// stalledPlace accepts no data and blocks until its context ends.
-type stalledPlace struct{ begun chan struct{} }
+// stalledDestination accepts no data and blocks until its context ends.
+type stalledDestination struct{ begun chan struct{} }
 
-func (stalledPlace) String() string { return "a stalled place" }
+func (stalledDestination) String() string { return "a stalled place" }
 
-func (p stalledPlace) Upload(ctx context.Context, _ string, _ checkpoint.Facts, _ remote.Progress) (string, error) {
+func (p stalledDestination) Upload(ctx context.Context, _ string, _ checkpoint.Facts, _ remote.Progress) (string, error) {
 	close(p.begun)
 	<-ctx.Done()
 	return "", ctx.Err()
@@ -48,8 +48,8 @@ func TestStalledUpload(t *testing.T) {
 	ctx, stop := signals.Context()
 	defer stop()
 	logger := slog.New(slog.DiscardHandler)
-	place := stalledPlace{begun: make(chan struct{})}
-	u := &uploads{place: place, close: func() error { return nil }}
+	place := stalledDestination{begun: make(chan struct{})}
+	u := &uploads{destination: place, close: func() error { return nil }}
 	u.start("run", dir, logger, nil)
 	u.runner.Offer(filepath.Join(dir, "run-step3"), checkpoint.Facts{RunID: "run", Step: 3, Digest: strings.Repeat("0", 64)})
 	<-place.begun
@@ -124,13 +124,13 @@ func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 	}
 }
 
-// deafPlace accepts no data, and does not return when its context ends.
-type deafPlace struct {
-	stalledPlace
+// deafDestination accepts no data, and does not return when its context ends.
+type deafDestination struct {
+	stalledDestination
 	end chan struct{}
 }
 
-func (p deafPlace) Upload(context.Context, string, checkpoint.Facts, remote.Progress) (string, error) {
+func (p deafDestination) Upload(context.Context, string, checkpoint.Facts, remote.Progress) (string, error) {
 	close(p.begun)
 	<-p.end
 	return "", errors.New("ended")
@@ -146,9 +146,9 @@ func TestInterruptLeavesAnUpload(t *testing.T) {
 	}
 	end := make(chan struct{})
 	defer close(end)
-	for name, place := range map[string]func(begun chan struct{}) remote.Place{
-		"a place that ends":   func(begun chan struct{}) remote.Place { return stalledPlace{begun} },
-		"one that never ends": func(begun chan struct{}) remote.Place { return deafPlace{stalledPlace{begun}, end} },
+	for name, place := range map[string]func(begun chan struct{}) remote.Destination{
+		"a destination that ends":   func(begun chan struct{}) remote.Destination { return stalledDestination{begun} },
+		"one that never ends": func(begun chan struct{}) remote.Destination { return deafDestination{stalledDestination{begun}, end} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, begun := t.TempDir(), make(chan struct{})
@@ -158,7 +158,7 @@ func TestInterruptLeavesAnUpload(t *testing.T) {
 			}
 			var said strings.Builder
 			logger := slog.New(slog.NewTextHandler(writer(func(p []byte) { said.Write(p) }), nil))
-			u := &uploads{place: place(begun), close: func() error { return nil }}
+			u := &uploads{destination: place(begun), close: func() error { return nil }}
 			u.start("run", dir, slog.New(slog.DiscardHandler), nil)
 			u.runner.Offer(filepath.Join(dir, "run-step3"), facts)
 			<-begun

@@ -60,11 +60,11 @@ const maxBucketPlace = coordinator.MaxRepoLength - len("/-step4294967295")
 
 // uploads publishes checkpoints at --hub-repo or --gcs-bucket. The methods of a nil uploads do nothing.
 type uploads struct {
-	place  remote.Place
-	at     func(version string) coordinator.Location // location for the report to the run
-	secret func(version string) error             // reason why the location is not reported; nil: it always is
-	close  func() error
-	runner *remote.Uploader // nil until start
+	destination remote.Destination
+	at          func(version string) coordinator.Location // location for the report to the run
+	secret      func(version string) error                // reason why the location is not reported; nil: it always is
+	close       func() error
+	runner      *remote.Uploader // nil until start
 }
 
 // openUploads checks before the training whether uploads can work. It returns nil without uploads.
@@ -81,7 +81,7 @@ func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *s
 		at := func(version string) coordinator.Location {
 			return coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: f.GCSBucket, Revision: version}
 		}
-		return &uploads{place: bucket, at: at, close: bucket.Store.Close}, nil
+		return &uploads{destination: bucket, at: at, close: bucket.Store.Close}, nil
 	case f.HubRepo == "":
 		return nil, nil
 	}
@@ -99,8 +99,8 @@ func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *s
 	at := func(version string) coordinator.Location {
 		return coordinator.Location{Kind: coordinator.CheckpointHub, Repo: f.HubRepo, Revision: version}
 	}
-	place := remote.HubRepo{Client: client, Repo: f.HubRepo, Private: f.HubPrivate}
-	u := &uploads{place: place, at: at, close: func() error { return nil }}
+	repo := remote.HubRepo{Client: client, Repo: f.HubRepo, Private: f.HubPrivate}
+	u := &uploads{destination: repo, at: at, close: func() error { return nil }}
 	switch {
 	case f.ReportPrivate:
 	case f.HubPrivate:
@@ -133,10 +133,10 @@ func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkp
 	if u == nil {
 		return
 	}
-	u.runner = remote.NewUploader(u.place, runID, dir, logger, func(f checkpoint.Facts, version string) {
+	u.runner = remote.NewUploader(u.destination, runID, dir, logger, func(f checkpoint.Facts, version string) {
 		if u.secret != nil {
 			if why := u.secret(version); why != nil {
-				logger.Info("the checkpoint's location is not reported to the run; use --report-private to report it", "step", f.Step, "place", u.place, "why", why)
+				logger.Info("the checkpoint's location is not reported to the run; use --report-private to report it", "step", f.Step, "place", u.destination, "why", why)
 				return
 			}
 		}
@@ -172,7 +172,7 @@ func (f uploadFlags) finishUploads(ctx context.Context, u *uploads, logger *slog
 	defer cancel()
 	err := u.runner.Close(waits)
 	if err != nil && errors.Is(waits.Err(), context.Canceled) {
-		logger.Warn("the upload of the last checkpoint is postponed: the next start with the same --checkpoint-dir, run and location resumes it", "place", u.place)
+		logger.Warn("the upload of the last checkpoint is postponed: the next start with the same --checkpoint-dir, run and location resumes it", "place", u.destination)
 	}
 	return errors.Join(err, u.close())
 }

@@ -127,8 +127,8 @@ func TestHubRepoKeepsNewerFilesAndUserFiles(t *testing.T) {
 	}
 }
 
-// fakePlace is a location that fails a given number of times, and takes a given time.
-type fakePlace struct {
+// fakeDestination is a location that fails a given number of times, and takes a given time.
+type fakeDestination struct {
 	name  string
 	takes time.Duration
 	fails []error
@@ -140,9 +140,9 @@ type fakePlace struct {
 	tries  int
 }
 
-func (p *fakePlace) String() string { return "fake " + p.name }
+func (p *fakeDestination) String() string { return "fake " + p.name }
 
-func (p *fakePlace) Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (string, error) {
+func (p *fakeDestination) Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (string, error) {
 	for done := int64(0); done <= p.size; done++ {
 		progress(done, p.size)
 	}
@@ -163,7 +163,7 @@ func (p *fakePlace) Upload(ctx context.Context, dir string, f checkpoint.Facts, 
 	return "v", nil
 }
 
-func (p *fakePlace) wantStored(t *testing.T, want ...uint32) {
+func (p *fakeDestination) wantStored(t *testing.T, want ...uint32) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +187,7 @@ func wantNoStage(t *testing.T, dir string) {
 func TestUploaderWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		place := &fakePlace{takes: time.Minute}
+		place := &fakeDestination{takes: time.Minute}
 		u := NewUploader(place, "run", dir, discard(), nil)
 		for _, step := range []uint32{10, 20, 30} {
 			folder, _, f := save(t, dir, step)
@@ -214,7 +214,7 @@ func TestUploaderWaitsForTheLast(t *testing.T) {
 func TestUploaderTellsHowFarItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		u := NewUploader(&fakePlace{size: 1000}, "run", dir, discard(), nil)
+		u := NewUploader(&fakeDestination{size: 1000}, "run", dir, discard(), nil)
 		var got []int64
 		u.Watch(func(step uint32, done, all int64) {
 			if step != 10 || all != 1000 {
@@ -237,7 +237,7 @@ func TestUploaderTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		broken := errors.New("broken")
-		place := &fakePlace{fails: []error{broken, broken, broken}}
+		place := &fakeDestination{fails: []error{broken, broken, broken}}
 		u := NewUploader(place, "run", dir, discard(), nil)
 		folder, _, f := save(t, dir, 10)
 		u.Offer(folder, f)
@@ -253,7 +253,7 @@ func TestUploaderTriesAgain(t *testing.T) {
 func TestUploaderPausesBeforeItTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		interrupted := NewUploader(&fakePlace{takes: time.Hour}, "run", dir, discard(), nil)
+		interrupted := NewUploader(&fakeDestination{takes: time.Hour}, "run", dir, discard(), nil)
 		folder, _, f := save(t, dir, 10)
 		interrupted.Offer(folder, f)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -261,7 +261,7 @@ func TestUploaderPausesBeforeItTriesAgain(t *testing.T) {
 		if err := interrupted.Close(ctx); err == nil {
 			t.Fatal("the upload was not interrupted")
 		}
-		place := &fakePlace{fails: []error{errors.New("broken")}}
+		place := &fakeDestination{fails: []error{errors.New("broken")}}
 		u := NewUploader(place, "run", dir, discard(), nil)
 		synctest.Wait()
 		place.wantStored(t)
@@ -278,7 +278,7 @@ func TestUploaderPausesBeforeItTriesAgain(t *testing.T) {
 func TestUploaderReportsLostCheckpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		place := &fakePlace{fails: []error{hub.ErrForbidden}}
+		place := &fakeDestination{fails: []error{hub.ErrForbidden}}
 		u := NewUploader(place, "run", dir, discard(), nil)
 		folder, _, f := save(t, dir, 10)
 		u.Offer(folder, f)
@@ -296,7 +296,7 @@ func TestUploaderReportsLostCheckpoints(t *testing.T) {
 func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		place := &fakePlace{takes: time.Hour}
+		place := &fakeDestination{takes: time.Hour}
 		u := NewUploader(place, "run", dir, discard(), nil)
 		for _, step := range []uint32{10, 20} {
 			folder, _, f := save(t, dir, step)
@@ -311,7 +311,7 @@ func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 		if err := os.Mkdir(u.stage(30), 0o777); err != nil { // no uploader has completed it
 			t.Fatal(err)
 		}
-		next := &fakePlace{}
+		next := &fakeDestination{}
 		if err := NewUploader(next, "run", dir, discard(), nil).Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -347,7 +347,7 @@ func TestUploaderKeepsFilesOfOtherUploaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
-				interrupted := NewUploader(&fakePlace{name: test.place, takes: time.Hour}, test.run, dir, discard(), nil)
+				interrupted := NewUploader(&fakeDestination{name: test.place, takes: time.Hour}, test.run, dir, discard(), nil)
 				folder, _, f := saveOf(t, test.run, dir, 30)
 				interrupted.Offer(folder, f)
 				if err := os.RemoveAll(folder); err != nil {
@@ -359,7 +359,7 @@ func TestUploaderKeepsFilesOfOtherUploaders(t *testing.T) {
 					t.Fatal("the upload was not interrupted")
 				}
 				var log strings.Builder
-				next := &fakePlace{name: test.nextPlace}
+				next := &fakeDestination{name: test.nextPlace}
 				u := NewUploader(next, test.nextRun, dir, slog.New(slog.NewTextHandler(&log, nil)), nil)
 				synctest.Wait()
 				next.wantStored(t)
@@ -378,7 +378,7 @@ func TestUploaderKeepsFilesOfOtherUploaders(t *testing.T) {
 				if !strings.Contains(log.String(), "level=WARN") {
 					t.Errorf("log without the remaining folder: %s", &log)
 				}
-				again := &fakePlace{name: test.place}
+				again := &fakeDestination{name: test.place}
 				if err := NewUploader(again, test.run, dir, discard(), nil).Close(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -394,7 +394,7 @@ func TestUploaderKeepsFilesOfOtherUploaders(t *testing.T) {
 func TestUploaderRefusesAnotherRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		place := &fakePlace{}
+		place := &fakeDestination{}
 		u := NewUploader(place, "run", dir, discard(), nil)
 		folder, _, f := saveOf(t, "other", dir, 10)
 		u.Offer(folder, f)
@@ -408,7 +408,7 @@ func TestUploaderRefusesAnotherRun(t *testing.T) {
 func TestUploaderDropsAFailingUploadForALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		place := &fakePlace{fails: []error{errors.New("broken")}}
+		place := &fakeDestination{fails: []error{errors.New("broken")}}
 		u := NewUploader(place, "run", dir, discard(), nil)
 		for _, step := range []uint32{10, 20} {
 			folder, _, f := save(t, dir, step)

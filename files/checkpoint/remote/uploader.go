@@ -19,11 +19,11 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Place is a location to which an Uploader uploads checkpoints.
-type Place interface {
+// Destination is a location that receives the checkpoints of an Uploader.
+type Destination interface {
 	// Upload returns the name of the version that it created.
 	Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (version string, err error)
-	// String returns the location in a readable form. Places with different addresses or different
+	// String returns the location in a readable form. Destinations with different addresses or different
 	// readers must have different strings.
 	String() string
 }
@@ -43,15 +43,15 @@ const (
 // later one arrives before its upload has started. It repeats a failed upload until it succeeds, a
 // later checkpoint replaces it, or Close gives up.
 type Uploader struct {
-	place  Place
-	runID  string
-	owner  string // suffix of its stages, unique to this uploader
-	dir    string
-	logger *slog.Logger
-	notify func(f checkpoint.Facts, version string)
-	cancel context.CancelFunc
-	done   chan struct{} // closed when the goroutine has ended
-	wake   chan struct{}
+	destination Destination
+	runID       string
+	owner       string // suffix of its stages, unique to this uploader
+	dir         string
+	logger      *slog.Logger
+	notify      func(f checkpoint.Facts, version string)
+	cancel      context.CancelFunc
+	done        chan struct{} // closed when the goroutine has ended
+	wake        chan struct{}
 
 	mu      sync.Mutex
 	waiting *job
@@ -68,16 +68,16 @@ type job struct {
 }
 
 // NewUploader starts an uploader of a run's checkpoints, which are in folders of dir. It continues
-// uploads that an earlier process left there for the same run and place, and ignores those for
-// other runs and places. It calls uploaded, which may be nil, for each uploaded checkpoint, with
-// the version that Place.Upload returned, from any goroutine.
-func NewUploader(place Place, runID, dir string, logger *slog.Logger, uploaded func(f checkpoint.Facts, version string)) *Uploader {
+// uploads that an earlier process left there for the same run and destination, and ignores those for
+// other runs and destinations. It calls uploaded, which may be nil, for each uploaded checkpoint, with
+// the version that Destination.Upload returned, from any goroutine.
+func NewUploader(destination Destination, runID, dir string, logger *slog.Logger, uploaded func(f checkpoint.Facts, version string)) *Uploader {
 	ctx, cancel := context.WithCancel(context.Background())
 	if uploaded == nil {
 		uploaded = func(checkpoint.Facts, string) {}
 	}
 	u := &Uploader{
-		place: place, runID: runID, owner: ownerOf(place, runID), dir: dir, logger: logger, notify: uploaded,
+		destination: destination, runID: runID, owner: ownerOf(destination, runID), dir: dir, logger: logger, notify: uploaded,
 		cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 	u.takeUp()
@@ -88,9 +88,9 @@ func NewUploader(place Place, runID, dir string, logger *slog.Logger, uploaded f
 	return u
 }
 
-// ownerOf returns the identification of a run and a place in folder names.
-func ownerOf(place Place, runID string) string {
-	hash := blake3.Sum256(fmt.Appendf(nil, "%q %q", runID, place.String()))
+// ownerOf returns the identification of a run and a destination in folder names.
+func ownerOf(destination Destination, runID string) string {
+	hash := blake3.Sum256(fmt.Appendf(nil, "%q %q", runID, destination.String()))
 	return fmt.Sprintf("-%x", hash[:16])
 }
 
@@ -100,7 +100,7 @@ func (u *Uploader) stage(step uint32) string {
 }
 
 // takeUp offers the newest remaining checkpoint of this uploader, and removes its older ones. It
-// ignores checkpoints of other runs and places.
+// ignores checkpoints of other runs and destinations.
 func (u *Uploader) takeUp() {
 	entries, _ := os.ReadDir(u.dir) // a missing folder contains no checkpoints
 	for _, entry := range entries {
@@ -117,7 +117,7 @@ func (u *Uploader) takeUp() {
 			u.discard(stage) // it was incomplete
 			continue
 		}
-		u.logger.Info("resuming an interrupted upload", "step", f.Step, "to", u.place)
+		u.logger.Info("resuming an interrupted upload", "step", f.Step, "to", u.destination)
 		u.put(job{stage, f})
 	}
 }
@@ -243,19 +243,19 @@ func (u *Uploader) upload(ctx context.Context, j job) error {
 	policy := backoff.NewExponentialBackOff()
 	policy.InitialInterval, policy.MaxInterval = retryPause, maxRetryPause
 	for {
-		u.logger.Info("uploading the checkpoint", "step", j.facts.Step, "to", u.place)
+		u.logger.Info("uploading the checkpoint", "step", j.facts.Step, "to", u.destination)
 		begun := time.Now()
-		version, err := u.place.Upload(ctx, j.stage, j.facts, u.progress(j.facts.Step))
+		version, err := u.destination.Upload(ctx, j.stage, j.facts, u.progress(j.facts.Step))
 		switch {
 		case err == nil:
-			u.logger.Info("uploaded the checkpoint", "step", j.facts.Step, "to", u.place, "version", version, "seconds", int(time.Since(begun).Seconds()))
+			u.logger.Info("uploaded the checkpoint", "step", j.facts.Step, "to", u.destination, "version", version, "seconds", int(time.Since(begun).Seconds()))
 			u.notify(j.facts, version)
 			return nil
 		case errors.Is(err, errNewer):
 			u.logger.Info("checkpoint not uploaded", "step", j.facts.Step, "why", err)
 			return nil
 		}
-		err = fmt.Errorf("upload checkpoint of step %d to %s: %w", j.facts.Step, u.place, err)
+		err = fmt.Errorf("upload checkpoint of step %d to %s: %w", j.facts.Step, u.destination, err)
 		if ctx.Err() != nil || isFinal(err) {
 			u.logger.Error("upload of the checkpoint failed", "err", err)
 			return err
@@ -332,7 +332,7 @@ func (u *Uploader) Pending() bool {
 
 // Close waits until everything is uploaded, or ctx is done. If the newest checkpoint is not
 // uploaded, Close returns the reason. Remaining checkpoints stay in the folder, and the next
-// uploader of the run to this place uploads them. If a place or a disk does not answer, Close waits
+// uploader of the run to this destination uploads them. If a destination or a disk does not answer, Close waits
 // at most closeTimeout after ctx is done.
 func (u *Uploader) Close(ctx context.Context) error {
 	u.mu.Lock()
@@ -349,7 +349,7 @@ func (u *Uploader) Close(ctx context.Context) error {
 		select {
 		case <-u.done:
 		case <-time.After(closeTimeout):
-			return fmt.Errorf("the newest checkpoint was not uploaded to %s: the storage or the disk does not respond", u.place)
+			return fmt.Errorf("the newest checkpoint was not uploaded to %s: the storage or the disk does not respond", u.destination)
 		}
 	}
 	u.cancel()
