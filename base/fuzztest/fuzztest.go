@@ -133,8 +133,8 @@ func (g *generator) isMarker(input []reflect.Value) bool {
 	return false
 }
 
-// seed tries one seed. The generated inputs are divided among the marker and the seeds after it, and
-// seed tries the part of this seed too.
+// seed tries one seed. For the marker and each seed after it, it also tries an equal part of the
+// generated inputs.
 func (g *generator) seed(t *testing.T, input []reflect.Value) {
 	share := 1
 	switch {

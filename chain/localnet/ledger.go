@@ -87,8 +87,8 @@ func NewLedger(c Config) *Ledger {
 // Genesis returns the hash that identifies the chain.
 func (l *Ledger) Genesis() transaction.Hash { return l.genesis }
 
-// Advance ends the open slot and starts the next slot. The chain's clock shows now in it, but never
-// goes back.
+// Advance ends the open slot and starts the next slot, in which the chain's clock is now. If now is
+// before the clock's time, the clock does not change.
 func (l *Ledger) Advance(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,9 +27,9 @@ type grants struct {
 	authority *coordinator.Authority // of the run
 }
 
-// covering returns the account of a grant by the run's join authority that covers a key. If
-// authorizer is not zero, it is the grantee. covering returns coordinator.ErrFull if the only such
-// grant has no place left.
+// covering returns the account of a grant by the run's join authority that covers a key. It
+// considers only the grant to authorizer, unless authorizer is zero. If the only such grant has no
+// room for another key, covering returns coordinator.ErrFull.
 func (g grants) covering(ctx context.Context, key, authorizer transaction.PublicKey) (found transaction.PublicKey, ok bool, err error) {
 	join, grantee := transaction.PublicKey(g.authority.Join), key
 	if authorizer != (transaction.PublicKey{}) {
@@ -60,12 +60,12 @@ func (g grants) covering(ctx context.Context, key, authorizer transaction.Public
 	return g.first(all, key)
 }
 
-// first returns the first account that is a grant which covers a key and has a place for it.
+// first returns the first account that is a grant which covers a key and has room for it.
 func (g grants) first(accounts []rpc.KeyedAccount, key transaction.PublicKey) (found transaction.PublicKey, ok bool, err error) {
 	for _, account := range accounts {
 		grant, covers := g.covers(&account.Account, key)
 		switch {
-		case covers && g.hasPlace(account.Key, grant.Room, key):
+		case covers && g.hasRoom(account.Key, grant.Room, key):
 			return account.Key, true, nil
 		case covers:
 			err = coordinator.ErrFull
@@ -81,8 +81,8 @@ func (g grants) covers(account *rpc.Account, key transaction.PublicKey) (layout.
 	return grant, err == nil && account.Owner == g.program && grant.Grantor == g.authority.Join && grant.Covers(key)
 }
 
-// hasPlace reports whether the program would admit a key by a grant, as its function has_place.
-func (g grants) hasPlace(at transaction.PublicKey, room int, key transaction.PublicKey) bool {
+// hasRoom reports whether the program would admit a key by a grant, as its function has_room.
+func (g grants) hasRoom(at transaction.PublicKey, room int, key transaction.PublicKey) bool {
 	others := slices.DeleteFunc(g.authority.Granted(coordinator.ClientID(at)), func(id coordinator.ClientID) bool { return id == coordinator.ClientID(key) })
 	return len(others) <= room
 }
@@ -107,7 +107,7 @@ func (c *Client) grants(authority *coordinator.Authority) grants {
 
 // Admits reports whether the run in the newest state admits a key that joins: the run already
 // authorizes it, or most of the nodes that answer show a grant of the run's join authority that
-// covers the key and has a place for it. Thus one node can neither hide a grant nor invent one.
+// covers the key and has room for it. Thus one node can neither hide a grant nor invent one.
 func (c *Client) Admits(ctx context.Context, key transaction.PublicKey) (bool, error) {
 	v, _ := c.now()
 	authority := &v.state.Authority

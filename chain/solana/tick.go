@@ -63,9 +63,9 @@ func (c *Client) sleep(at time.Time, ok bool, changed <-chan struct{}) bool {
 	return false
 }
 
-// peek reads the endpoints' newest processed state and returns the number of useful ticks. A tick
-// that another client has just sent shows there first. wait is the time until the next look if
-// there are none. looked is false if no endpoint answers.
+// peek reads the newest processed state of the endpoints and returns the number of useful ticks.
+// The processed state is the first to show a tick that another client has just sent. If ticks is 0,
+// wait is the time until the next call. looked is false if no endpoint answers.
 func (c *Client) peek(v *view) (ticks int, wait time.Duration, looked bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Repeat)
 	defer cancel()

@@ -142,8 +142,9 @@ type lookout struct {
 	back  time.Time // when an endpoint answered again
 }
 
-// since returns the start of the turns. When endpoints are reachable again, turns restart, because
-// all other clients without connection are back as well.
+// since returns the time from which the clients take turns to tick. If this client's endpoints were
+// unreachable, this is the time at which they answered again: other clients had lost their
+// connection too, and all of them would tick at once.
 func (l *lookout) since(v *view) time.Time {
 	if v.since.Before(l.back) {
 		return l.back

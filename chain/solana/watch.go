@@ -138,7 +138,7 @@ func (w *watcher) advance(now time.Time) time.Duration {
 	return w.poll.Sub(now)
 }
 
-// begin tells Dial whether the client could read the run. Only the first call has an effect.
+// begin reports to Dial whether the client could read the run.
 func (w *watcher) begin(err error) {
 	if w.first != nil {
 		w.first <- err

@@ -12,5 +12,4 @@
 // github.com/gagliardetto/solana-go 1.14 links 31 modules and has 12.5 MB. With these packages it
 // links three modules and has 9.6 MB. Tests compare this package with the output of solana-go, which
 // the separate module in testdata/generate produces.
-// in testdata/generate produces it.
 package transaction

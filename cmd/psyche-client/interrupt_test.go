@@ -147,8 +147,8 @@ func TestInterruptLeavesAnUpload(t *testing.T) {
 	end := make(chan struct{})
 	defer close(end)
 	for name, place := range map[string]func(begun chan struct{}) remote.Destination{
-		"a destination that ends":   func(begun chan struct{}) remote.Destination { return stalledDestination{begun} },
-		"one that never ends": func(begun chan struct{}) remote.Destination { return deafDestination{stalledDestination{begun}, end} },
+		"a destination that ends": func(begun chan struct{}) remote.Destination { return stalledDestination{begun} },
+		"one that never ends":     func(begun chan struct{}) remote.Destination { return deafDestination{stalledDestination{begun}, end} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, begun := t.TempDir(), make(chan struct{})

@@ -269,8 +269,8 @@ func (c *soloCommand) start(ctx context.Context, t terminal) (checkpoint.Snapsho
 	return s, &state, err
 }
 
-// resume compares the requested settings with those of a saved training, and returns the number of
-// warmup steps.
+// resume compares the requested settings with the settings of a saved training, and returns the
+// number of warmup steps.
 func (s *solo) resume(state *train.OptimizerState) (warmup uint32, err error) {
 	c := &s.options
 	saved, err := savedSettings(state)

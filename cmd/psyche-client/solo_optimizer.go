@@ -71,8 +71,9 @@ func (o soloOptimizer) idle(line *kong.Context) (all []idleFlag) {
 	return all
 }
 
-// defaultWarmup is the same for every larger number of steps, so that a training in
-// parts gives the same result as an uninterrupted training.
+// defaultWarmup is the number of warmup steps, unless the training has fewer steps. It does not
+// grow with the number of steps, so that a training in parts gives the same result as an
+// uninterrupted training.
 const defaultWarmup = 10
 
 // warmup returns the number of warmup steps for a training with the given number of steps. usual is the

@@ -6,7 +6,7 @@
 //
 //	δ′ = βⁿ·δ(t−n) + η·g,  the largest coefficients of DCT(δ′) are sent,  δ(t) = δ′ without them,
 //
-// where t−n is the step of the trainer's previous attested result. The chunks of δ(t−n) and δ(t)
+// t−n is the step of the trainer's previous attested result. The chunks of δ(t−n) and δ(t)
 // therefore determine the gradient that the trainer claims, and the auditor compares it with a
 // gradient that it computed itself. Gradients on different hardware differ in their last bits, so
 // the comparison has tolerances. All other checks need no gradient, only the opened values, and

@@ -142,7 +142,8 @@ const (
 	// small is the fraction of the usual update that replaces smaller updates as the reference. In a
 	// chunk whose gradient nearly vanishes, the errors come from the terms that cancelled.
 	small = 0.25
-	// resolution is the fraction of a momentum's length below which its bits cannot show an update.
+	// resolution is a fraction of a momentum's length. If an update is shorter, the momentum's bits
+	// cannot show it.
 	resolution = 1.0 / (1 << 18)
 	// floor is the rounding tolerance of the implied update, as a fraction of the momentum's lengths
 	// before and after the step. Both momenta are rounded. A difference up to floor does not count

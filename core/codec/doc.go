@@ -42,7 +42,7 @@
 //	              value: 32 bits, IEEE 754; sign: 1 bit, set for a negative value;
 //	              level of b bits: 1 bit, set for a negative one, and b − 1 bits, its size less 1
 //
-// where bits(x) is the length of x in binary. A value that is zero, infinite or NaN has no
+// The function bits(x) is the length of x in binary. A value that is zero, infinite or NaN has no
 // encoding.
 //
 // A unit is a number u from 0 to 127, encoded as its difference from the unit of the preceding

@@ -11,7 +11,7 @@ type Action interface{ action() }
 // need not join.
 //
 // With Holds, the sender claims that it can load the run's checkpoint by itself, for example from
-// its disk after all members were gone. A false claim costs the other members a Warmup.
+// its disk after all members left. A false claim costs the other members a Warmup.
 //
 // Commitment is the SHA-256 of the value that the sender will reveal in its first Ready, as a
 // contribution to the draws of rounds. Zero commits to nothing. A pending client may replace its

@@ -27,8 +27,8 @@ import (
 //   - The steps and heights of successive rounds increase by one. The last round is at Progress.Step,
 //     or before it once the rounds of the epoch are over. The rounds hold disjoint, adjacent ranges of
 //     sequences that end at Progress.DataIndex.
-//     occurs once. Its filters have no more bits than the round's items can set. Only members are
-//     warming.
+//   - The witnesses of a round that sent proofs were elected, are members, and occur once. Their
+//     filters have no more bits than the round's items can set. Only members are warming.
 //   - Trials have different slots. Each is about a result of a step before its accusation. At most one
 //     trial is about each result, at most two are about one client, and each accuser has at most one.
 //     The accuser is not the accused. A jury exists from the next round on, and has not decided. Only

@@ -123,7 +123,7 @@ func (s *State) rank(id ClientID) uint64 {
 	return le.Uint64(hash[:])
 }
 
-// drawNewcomers draws a number of pending newcomers, places, for free seats: the newcomers with the
+// drawNewcomers draws the given number of pending newcomers for free seats: the newcomers with the
 // lowest ranks. A client that joined when the chain was already known could have chosen its key to
 // get a low rank, so such clients come last.
 func (s *State) drawNewcomers(places int) (drawn MemberSet) {

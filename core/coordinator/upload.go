@@ -153,11 +153,11 @@ func printable(text string) bool {
 // membersTime returns how many milliseconds an epoch waits for further clients once enough clients
 // are pending. It is WaitingForMembersExtraTime if a former member or an upload can provide the
 // run's model, or if that model is an origin. Otherwise the run would continue from an older model,
-// although clients with the newest model may be restarting. The epoch then waits at least
-// WarmupTime, and longer the more steps would be lost: a sixteenth of the longest time that they may
-// have taken, at most a day. Steps that the run's model already lacks do not count. A newcomer's
-// claim that it holds a model does not shorten the time: the claim may be false, and the newcomer
-// may not get a seat.
+// although clients with the newest model may be restarting. The epoch then waits for a sixteenth of
+// the longest time that training the lost steps may have taken, but at least for WarmupTime and at
+// most for a day. Steps that the run's model already lacks do not count. A newcomer's claim that it
+// holds a model does not shorten the time: the claim may be false, and the newcomer may not get a
+// seat.
 func (s *State) membersTime() uint64 {
 	wait := s.Config.WaitingForMembersExtraTime
 	checkpoint := s.Model.Checkpoint

@@ -100,8 +100,8 @@ func (f *fallback) Close() error {
 	return errors.Join(errs...)
 }
 
-// Batch reads a batch from the current location, or from the next one that works. Indices at or
-// beyond Len belong to further passes over the data.
+// Batch reads a batch from the current location, or from the next location that works. Indices at
+// or beyond Len belong to further passes over the data.
 func (f *fallback) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
 	return f.read(ctx, id, Provider.Batch)
 }

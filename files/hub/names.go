@@ -44,8 +44,8 @@ func checkRevision(revision string) error {
 	return nil
 }
 
-// checkPath accepts the path of a file in a repository if it stays inside the folder to which it is
-// joined, on every system.
+// checkPath accepts the path of a file in a repository if the path, joined to a folder, stays
+// inside that folder on every system.
 func checkPath(path string) error {
 	bad := len(path) > maxPathLength || path == "" || !filepath.IsLocal(filepath.FromSlash(path)) ||
 		strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == ':' || r == 0xfffd })

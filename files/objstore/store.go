@@ -38,8 +38,8 @@ func IfAbsent() Condition { return Condition{generation: absent} }
 // IfStill permits Put to replace only this version.
 func IfStill(o Object) Condition { return Condition{generation: "=" + o.Generation} }
 
-// Generation returns the version that must be there; ok is false if there is no such condition. An
-// empty version means that there must be no object.
+// Generation returns the version that must be there; ok is false if there is no such condition. If
+// the version is empty, the object must not exist.
 func (c Condition) Generation() (generation string, ok bool) {
 	switch c.generation {
 	case "":

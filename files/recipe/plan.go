@@ -23,10 +23,10 @@ type method struct {
 	reason     string
 }
 
-// methods lists the methods for members that know each other, from fast to slow links. The losses are of
-// three members with the small model (docs/local-steps.md, "When"). A result has 458 B for each token with
-// 80 coefficients, and 214 B with 128 coefficients and triple the steps. This is 0.104 B and 0.146 B for
-// each weight (perWeight).
+// methods lists the methods for members that know each other, from fast to slow links. The losses
+// were measured with three members and the small model (docs/local-steps.md, "When"). A result has
+// 458 B for each token with 80 coefficients, and 214 B with 128 coefficients and triple the steps.
+// This is 0.104 B and 0.146 B for each weight (perWeight).
 var methods = []method{
 	{
 		atLeast: 100, firstSteps: 4, steps: 4, topK: 80, lag: 1, perWeight: 0.104,

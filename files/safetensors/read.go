@@ -44,7 +44,7 @@ func Read(path string) ([]Tensor, map[string]string, error) {
 	return ReadThrough(path, func(r io.Reader) io.Reader { return r })
 }
 
-// ReadThrough is Read through a reader that wraps the file, for example one that counts bytes.
+// ReadThrough is Read through a reader that wraps the file, for example to count the bytes.
 func ReadThrough(path string, through func(io.Reader) io.Reader) ([]Tensor, map[string]string, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -227,7 +227,7 @@ func (m *bpe) lookUp(word []byte) (id int32, found bool) {
 	return id, found
 }
 
-// fewSymbols is the number of symbols up to which checking all pairs is faster than a heap.
+// fewSymbols is the maximum number of symbols for which checking all pairs is faster than a heap.
 const fewSymbols = 48
 
 // encode appends the IDs of a word.

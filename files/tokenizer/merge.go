@@ -11,14 +11,14 @@ type scratch struct {
 	ends []end    // for each offset in a word, from 0 on
 }
 
-// A long word is merged in place. Its symbols stay where their first byte or character was. The
-// places after the first of a symbol are free: the first and the last of them hold the negative
-// number of places that the symbol takes, which leads to the next and to the previous symbol.
+// A long word is merged in place. The ID of a symbol stays at the index of the symbol's first byte
+// or character. The symbol's other indices are free. The first and the last of them contain the
+// negated number of indices of the symbol, with which next and previous skip the free indices.
 //
-// A pair's key has the rank in the upper half and the place in the lower half, so the lowest key is
-// the next pair to merge. A heap with all pairs would take twice the memory of the symbols. It is
-// limited to a share of them and holds only the pairs with keys below a limit, which are all merged
-// before the word is searched for further pairs.
+// A pair's key has the rank in the upper half and the index of its first symbol in the lower half,
+// so the lowest key is the next pair to merge. A heap with all pairs would take twice the memory of
+// the symbols. It is limited to a share of them and holds only the pairs with keys below a limit,
+// which are all merged before the word is searched for further pairs.
 
 // Limits of the heap, in keys. With an eighth of the symbols, a word is searched about 16 times.
 const (
@@ -26,7 +26,7 @@ const (
 	leastHeap = 1 << 16
 )
 
-// next returns the place of the symbol after the symbol at a place, or len(ids).
+// next returns the index of the symbol after the symbol at an index, or len(ids).
 func next(ids []int32, at int) int {
 	if at++; at < len(ids) && ids[at] < 0 {
 		return at - 1 - int(ids[at])
@@ -34,7 +34,7 @@ func next(ids []int32, at int) int {
 	return at
 }
 
-// previous returns the place of the symbol before the symbol at a place, or -1.
+// previous returns the index of the symbol before the symbol at an index, or -1.
 func previous(ids []int32, at int) int {
 	if at--; at >= 0 && ids[at] < 0 {
 		return at + 1 + int(ids[at])

@@ -156,8 +156,8 @@ func (k *Kernel) EncodeTo(l Layout, delta, left, grad []float32, p EncodeParams)
 	return result, nil
 }
 
-// quiet is the fraction of the tensor's root mean square momentum below which a chunk's momentum
-// carries no information.
+// quiet is a fraction of the root mean square of a tensor's momentum. A chunk whose momentum is
+// smaller carries no information.
 const quiet = 1.0 / (1 << 10)
 
 // Floor returns a floor for Encode with the same arguments: 2⁻¹⁰ of the root mean square of the

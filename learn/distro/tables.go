@@ -8,8 +8,8 @@ import (
 
 //go:generate sh -c "go run ./gentables > tables_gen.go"
 
-// padding is the multiple of columns to which scratch rows are padded. It is the number of floats
-// in the widest vector of any kernel.
+// padding is the number of floats in the widest vector of any kernel. The number of columns of a
+// scratch row is rounded up to a multiple of it.
 const padding = 16
 
 func padded(n int) int { return (n + padding - 1) &^ (padding - 1) }

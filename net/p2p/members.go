@@ -341,7 +341,8 @@ func (n *Node) dialDirect(ctx context.Context, m *member, addrs []ma.Multiaddr) 
 	}
 }
 
-// clearBackoff removes libp2p's pauses between dials, because this package has pauses of its own.
+// clearBackoff removes libp2p's pauses between dials, because this package pauses between dials
+// itself.
 func (n *Node) clearBackoff(p peer.ID) {
 	if s, ok := n.host.Network().(*swarm.Swarm); ok {
 		s.Backoff().Clear(p)

@@ -24,11 +24,12 @@ const (
 	pushRate      = 125_000 // bytes per second
 )
 
-// pushPause is the number of results that this client does not push to a member after a push to it took
-// longer than requestTimeout. On a link of 0.25 Mbit/s, such a push only delays the transfer that the
-// member starts after the announcement. After the same number of results that took too long to push
-// to all members, the client tries again. Each time in vain, it waits for twice as many results, at most
-// pushPause·2^maxPushPauses, because on a slow link the attempt delays the result.
+// pushPause is the number of results that this client does not push to a member after a push to it
+// took longer than requestTimeout. On a link of 0.25 Mbit/s, such a push only delays the transfer
+// that the member starts after the announcement. If no member got pushed results in time, the
+// client pushes nothing for pushPause results, and then tries again. Each failed attempt doubles
+// this number, up to pushPause·2^maxPushPauses, because on a slow link the attempt delays the
+// result.
 const (
 	pushPause     = 16
 	maxPushPauses = 6

@@ -229,11 +229,11 @@ func claimedLoss(loss float64) uint16 {
 	return uint16(bounded(loss*coordinator.LossUnit, math.MaxUint16))
 }
 
-// bounded rounds v for a claim: to an integer from 1 to most, or 0 for no claim if v is not a positive
-// number.
-func bounded(v, most float64) float64 {
+// bounded rounds v to an integer from 1 to limit, for a claim. If v is not a positive number, it
+// returns 0, which means no claim.
+func bounded(v, limit float64) float64 {
 	if !(v > 0) || math.IsInf(v, 0) {
 		return 0
 	}
-	return min(max(1, math.Round(v)), most)
+	return min(max(1, math.Round(v)), limit)
 }

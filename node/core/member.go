@@ -137,6 +137,6 @@ func (m *Member) answered(e Answered) {
 // Lingers reports whether the run has ended for this client, which stays only for other clients.
 func (m *Member) Lingers() bool { return m.finish.said }
 
-// Known reports whether the run knew this client before it came, or the client has lost its model:
-// its next entry is a return.
+// Known reports whether the client's next entry into the run is a return: the run knew this client
+// before this process started, or the client has lost its model.
 func (m *Member) Known() bool { return m.seat.again }

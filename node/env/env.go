@@ -112,8 +112,8 @@ type Trainer interface {
 	// trainer. It is cheap and may be called at any time.
 	Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error
 	// Apply applies the counted results of a step to the model. The payloads have been verified and
-	// are in ascending order of their batches; there may be none. ownCounted reports whether the
-	// result of Train for that step is among them.
+	// are in ascending order of their batches; the list may be empty. ownCounted reports whether
+	// the result of Train for that step is among them.
 	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
 	// Snapshot returns a copy of the model.
 	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
@@ -178,10 +178,10 @@ type Lender interface {
 // OptimizerSaver is a Trainer whose optimizer state can survive a restart of the process.
 type OptimizerSaver interface {
 	// SaveOptimizer returns the size of the momentum, and a function that writes the momentum to a
-	// file atomically. The function may be called from any goroutine. If the size is at most most
+	// file atomically. The function may be called from any goroutine. If the size is at most limit
 	// bytes, SaveOptimizer copies the momentum, so that the trainer can continue before the file is
-	// written; otherwise the trainer must not be used until then. All trained results must have been
-	// applied.
+	// written; otherwise the trainer must not be used until then. All trained results must have
+	// been applied.
 	SaveOptimizer(ctx context.Context, limit int) (bytes int, write func(path string) error, err error)
 	// LoadOptimizer restores the momentum from a file that was saved together with the loaded
 	// model. After an error the optimizer is unchanged.

@@ -23,14 +23,14 @@
 //   - Actions of one backend reach the host in the order of the calls to Submit.
 //   - Announce publishes the addresses of this participant on the peer-to-peer network. For members
 //     and pending clients, all participants receive them in Update.Peers.
-//   - A key has one live backend at a host. The host refuses a second one with ErrDuplicateKey.
-//   - If a participant's backend is gone for the host's grace period, the host withdraws the
+//   - A key has one live backend at a host. The host refuses a second backend with ErrDuplicateKey.
+//   - If a participant's backend is disconnected for the host's grace period, the host withdraws the
 //     participant from the epoch and from the pending list.
 //   - Close is idempotent and ends every goroutine of the backend. All methods may be called
 //     concurrently.
 //
 // A chain does not know which clients are connected, so it cannot guarantee a single live backend,
-// or the withdrawal of clients that are gone.
+// or the withdrawal of disconnected clients.
 //
 // The implementations are host/tcp (a server), chain/solana (a chain), and host/memory (the same
 // process, for tests).

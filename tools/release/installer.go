@@ -16,8 +16,8 @@ var quotable = regexp.MustCompile(`^[A-Za-z0-9:/.,=+_~%@-]*$`)
 // setting is a value that the release sets in scripts/install.sh.
 type setting struct{ name, value string }
 
-// installer returns scripts/install.sh with the values of a release: each line NAME=” becomes
-// NAME='VALUE'.
+// installer returns scripts/install.sh with the values of a release. It sets each NAME that the
+// script sets to an empty string.
 func installer(script string, settings []setting) (string, error) {
 	for _, s := range settings {
 		if !quotable.MatchString(s.value) {

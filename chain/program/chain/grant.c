@@ -65,10 +65,10 @@ static bool covers(const struct input_account *account, const struct key *progra
 	return key_equal(&g->grantor, join) && (key_equal(&g->grantee, client) || index_of_key(g->delegates, g->count, client) >= 0);
 }
 
-// has_place reports whether the run admits fewer other keys by the grant than the grant has places:
-// one for the grantee and one for each possible delegate. Otherwise a grantee could replace its
-// delegates after their admission, until it fills the run.
-static bool has_place(const struct call *c, const struct authority *authority, const struct action *a) {
+// has_room reports whether a grant has room for one more key: it admits at most one key for the
+// grantee and one for each possible delegate. Otherwise a grantee could replace its delegates after
+// their admission, until it fills the run.
+static bool has_room(const struct call *c, const struct authority *authority, const struct action *a) {
 	uint64_t room = grant_room(c->third->size);
 	return authority->authorization_count <= room || authority_granted(authority, &a->grant, &a->id) <= room;
 }
@@ -81,5 +81,5 @@ uint64_t check_grant(const struct call *c, const struct state *s) {
 	if (refused) return refused;
 	if (!key_equal(&c->third->address, &a.grant)) return INVALID_ARGUMENT;
 	if (covers(c->third, c->program, &s->authority.join, &a.id) != a.flag) return ERR_GRANT;
-	return !a.flag || has_place(c, &s->authority, &a) ? 0 : ERR_FULL;
+	return !a.flag || has_room(c, &s->authority, &a) ? 0 : ERR_FULL;
 }

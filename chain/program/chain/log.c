@@ -32,8 +32,8 @@ void next_head(const struct account *a, struct event *e, const struct cause *by)
 	host_sha256(message, 6, (uint8_t *)&e->head);
 }
 
-// note_change records a change of state in the account and logs it. After a tick or a change of phase
-// no tick waits any more.
+// note_change records a change of state in the account and logs it. After a tick or a change of
+// phase, the account no longer waits for the slot of a tick's draw.
 void note_change(struct account *a, struct event *e) {
 	a->state.sequence = e->sequence;
 	if (e->instruction == TICK || a->run_state != a->state.run_state) a->armed = 0;

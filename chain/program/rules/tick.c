@@ -49,9 +49,9 @@ static void state_pause(struct state *s, uint64_t now) {
 
 // state_depart_exited applies State.depart to every client that exited and is not pending. Go
 // processes the clients one by one, with the same result. The new entry of a client replaces its
-// older entry, if it exists. If there are too many entries, older entries go: first the clients
-// that were never members, then the oldest. Two sets find the entries to replace without comparing
-// all pairs.
+// older entry, if it exists. If there are too many entries, older entries are removed: first the
+// clients that were never members, then the oldest. Two sets find the entries to replace without
+// comparing all pairs.
 static void state_depart_exited(struct state *s, uint64_t seed) {
 	struct clients *exited = &s->epoch.exited, *departed = &s->departed;
 	struct id_set set;

@@ -195,7 +195,7 @@ func (u *Uploader) discard(stage string) {
 	}
 }
 
-// next waits for a checkpoint. ok is false if there will be none.
+// next waits for a checkpoint. ok is false if the uploader has ended.
 func (u *Uploader) next(ctx context.Context) (j job, ok bool) {
 	for {
 		u.mu.Lock()

@@ -19,7 +19,7 @@ var errFlat = fmt.Errorf("%w: the header of a message is damaged", ErrInvalid)
 // rootTable returns the root table of a buffer.
 func rootTable(raw []byte) (flatTable, error) { return tableAt(raw, 0) }
 
-// tableAt returns the table to which an offset in the buffer refers.
+// tableAt returns the table that an offset in the buffer refers to.
 func tableAt(raw []byte, at int) (flatTable, error) {
 	at, ok := follow(raw, at)
 	if !ok || at > len(raw)-4 {

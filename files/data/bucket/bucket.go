@@ -75,11 +75,11 @@ type file struct {
 }
 
 // begin opens a token file. It compares the size and first bytes of the object with o, and with the
-// descriptions in the objects of beside.
-func begin(ctx context.Context, store objstore.Store, object objstore.Object, beside map[string]objstore.Object, o tokens.Options) (tokens.File, error) {
+// descriptions in the sidecars.
+func begin(ctx context.Context, store objstore.Store, object objstore.Object, sidecars map[string]objstore.Object, o tokens.Options) (tokens.File, error) {
 	f := &file{store: store, object: object}
 	for _, name := range tokens.Sidecars(object.Name) {
-		sidecar, found := beside[name]
+		sidecar, found := sidecars[name]
 		if !found {
 			continue
 		}

@@ -2,8 +2,8 @@ package parquetfile
 
 import "github.com/parquet-go/parquet-go/format"
 
-// valueBytes is at least what a value takes in a page in addition to its text: its length and its
-// levels.
+// valueBytes is an upper bound of the bytes that a page has for a value in addition to its text:
+// its length and its levels.
 const valueBytes = 8
 
 // LeastText returns a low estimate of the bytes of all texts of a column in a row group, from the

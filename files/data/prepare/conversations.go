@@ -11,7 +11,7 @@ import (
 // conversations reads the conversations of one file, in order.
 type conversations interface {
 	// conversation returns the JSON of a conversation, or io.EOF after the last conversation. The
-	// JSON is empty for an empty line, and valid until the next call. Errors name the place.
+	// JSON is empty for an empty line, and valid until the next call. Errors name the position.
 	conversation() ([]byte, error)
 	// place names the last conversation, such as "line 3".
 	place() string

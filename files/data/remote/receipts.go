@@ -17,7 +17,7 @@ type receipts struct {
 	order []assign.BatchID // oldest first
 }
 
-// add stores a receipt, unless it contradicts another one. In that case the server has sent
+// add stores a receipt, unless it contradicts a stored receipt. In that case the server has sent
 // different tokens for the same sequences, and none of its data can be used for training.
 func (r *receipts) add(new data.Receipt, logger *slog.Logger) error {
 	if old, known := r.of[new.Batch]; known && new.Contradicts(old) {

@@ -12,8 +12,8 @@ import (
 // needs them to audit results of these rounds, and to judge them as a juror.
 const pastRounds = 64
 
-// Limits of other members' batches for one member, in rounds' worth: the allowance grows by
-// sharePerRound with each finished round, up to maxShare.
+// Limits of the batches of other members that one member may get, in multiples of a round's
+// batches. The allowance grows by sharePerRound with each finished round, up to maxShare.
 const (
 	sharePerRound = 2
 	maxShare      = 8

@@ -15,7 +15,7 @@ const StartSize = 4096
 // numpyMagic is the start of a file of numpy's save.
 const numpyMagic = "\x93NUMPY"
 
-// header is llm.c's header before the tokens: 256 32-bit numbers, of which the first three are a
+// header is the header of llm.c before the tokens: 256 numbers of 32 bits. The first three are a
 // mark, a version and the number of tokens.
 type header struct {
 	mark, version uint32

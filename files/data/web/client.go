@@ -51,8 +51,8 @@ type Options struct {
 	Pause      time.Duration // approximate pause before the second attempt; it doubles; 0: 250 ms
 	Logger     *slog.Logger  // for retries; nil: no log
 
-	// Inner also allows addresses of private networks (package privatenet), to which names and
-	// redirects from unknown parties may lead.
+	// Inner also allows addresses of private networks (package privatenet). Names and redirects from
+	// unknown parties may lead to such addresses.
 	Inner bool
 }
 

@@ -78,8 +78,9 @@ type Authorization struct {
 	Number    uint32   `json:"number"`
 	Delegates []string `json:"delegates"`
 
-	// Authorizer is the key that the join authority authorized for all of its runs, if it is known that
-	// the only delegate joined by that authorization. Grantee is a hash then.
+	// Authorizer is the key that the join authority authorized for all of its runs, if the only
+	// delegate joined by that authorization. Grantee is then a hash, and no key. It is empty if the
+	// authorization is for this run only, or if the key is unknown.
 	Authorizer string `json:"authorizer,omitempty"`
 }
 

@@ -8,7 +8,7 @@ import (
 // mixture contains the weights of a layer with experts.
 type mixture struct {
 	gate *torch.Tensor // [NumExperts,HiddenSize], the router
-	// correction [NumExperts] is added to V3's scores only for the choice. It gets no gradient.
+	// correction [NumExperts] is added to V3's scores only for the choice. It has no gradient.
 	// DeepSeek updates it by the load of each expert in the whole batch, which no member of a run
 	// knows. Here it stays as in the checkpoint, the same for all members.
 	correction *torch.Tensor

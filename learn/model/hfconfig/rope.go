@@ -47,8 +47,8 @@ type Rope struct {
 // stretched contains the types that use original_max_position_embeddings.
 var stretched = []string{"llama3", "yarn"}
 
-// Rope checks theta, which must be at least least, and the type, which must be one of types. As in
-// transformers, rope_scaling has precedence over rope_parameters, but both must be equal.
+// Rope checks theta, which must be at least minimum, and the type, which must be one of types. As
+// in transformers, rope_scaling has precedence over rope_parameters, but both must be equal.
 func (d Document) Rope(p *Checker, minimum float64, types ...string) Rope {
 	if d.RopeScaling.nested() || d.RopeParameters.nested() {
 		p.Fail("rope_parameters for each kind of layers (full_attention, sliding_attention) are not supported here")

@@ -14,7 +14,7 @@ func (b *block) slides(tokens int64) bool {
 }
 
 // leastBlock is the minimum number of queries that attend computes at once in a layer with a
-// window. A window of more tokens determines the number.
+// window. If the window has more tokens, attend computes as many queries as the window has tokens.
 const leastBlock = 16
 
 // attend returns the output of the heads for q [B,T,H,D], with keys and values [B,S,KV,D]. The last

@@ -7,7 +7,7 @@ import (
 )
 
 // LongRoPE slows the rotation of each pair of elements by its own factor, and by other factors in
-// texts longer than those of the original training (Ding et al., arXiv 2402.13753).
+// texts that are longer than the texts of the original training (Ding et al., arXiv 2402.13753).
 type LongRoPE struct {
 	Short, Long     []float64 // factors of each pair
 	OriginalContext int64     // tokens; longer texts use Long from their beginning on

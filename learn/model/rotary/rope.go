@@ -10,7 +10,7 @@ import (
 type Rope struct {
 	Theta float64
 	Type  string  // "default", "linear", "dynamic", "llama3", "yarn" or "longrope"
-	Scale float64 // of linear and llama3: factor by which the context is stretched
+	Scale float64 // of linear and llama3: factor between the new and the original length of the context
 
 	// LowFreqFactor and HighFreqFactor belong to llama3: wavelengths shorter than
 	// OriginalContext/HighFreqFactor stay, those longer than OriginalContext/LowFreqFactor are
@@ -71,8 +71,9 @@ func (r Rope) Turns(width int) Turns {
 	return turns
 }
 
-// frequencies returns the angles by which each pair of elements rotates per position, in radians.
-// They are rounded to f32 as in transformers, because models were trained with these values.
+// frequencies returns the angle in radians that each pair of elements rotates by from one position
+// to the next. The angles are rounded to f32 as in transformers, because models were trained with
+// these values.
 func (r Rope) frequencies(width int) []float32 {
 	out := make([]float32, width/2)
 	low, high := r.Yarn.borders(width, r.Theta)

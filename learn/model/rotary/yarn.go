@@ -9,7 +9,7 @@ import (
 // Yarn slows slow rotations for a context longer than that of the training (Peng et al., arXiv
 // 2309.00071).
 type Yarn struct {
-	Factor             float64 // factor by which the context is longer
+	Factor             float64 // factor between the new and the original length of the context
 	OriginalContext    float64 // tokens
 	BetaFast, BetaSlow float64 // rotations over OriginalContext: a pair with more than BetaFast is unchanged, with fewer than BetaSlow slowed by Factor
 	Truncate           bool    // the borders between these are rounded to whole elements
@@ -41,7 +41,8 @@ func yarn(p *hfconfig.Checker, s hfconfig.RopeScaling, field string, positions i
 	return y
 }
 
-// magnitude returns the factor by which longer contexts need larger scores.
+// magnitude returns the factor for the scores of attention, which must be larger in a longer
+// context.
 func magnitude(factor, scale float64) float64 { return 0.1*scale*math.Log(factor) + 1 }
 
 // borders returns the pairs between which YaRN changes from unchanged to slowed.

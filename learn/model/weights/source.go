@@ -263,7 +263,7 @@ func Export(parameters []torch.Parameter) []safetensors.Tensor {
 }
 
 // Lend is Export without a copy, for parameters on the CPU. The result changes with the parameters,
-// and is valid as long as they are.
+// and is valid until they are freed.
 func Lend(parameters []torch.Parameter) []safetensors.Tensor {
 	return export(parameters, (*torch.Tensor).Memory)
 }

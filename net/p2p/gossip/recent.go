@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// recent contains the last messages. It prevents that a message is handled again when its author
+// recent contains the last messages, so that a message is not handled again when its author
 // publishes it again, or when it is replayed after gossipsub has forgotten it.
 type recent struct {
 	ring [][sha256.Size]byte

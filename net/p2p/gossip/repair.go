@@ -37,7 +37,8 @@ const (
 	announceTimeout = 30 * time.Second
 )
 
-// repair notifies the library of connected members to which it has no stream, until the node ends.
+// repair notifies the library of connected members without a stream from this node, until the node
+// ends.
 func (r *router) repair(h host.Host) {
 	ticker := time.NewTicker(repairEvery)
 	defer ticker.Stop()

@@ -35,8 +35,8 @@ var (
 	ErrClosed   = errors.New("gossip topic is closed")
 	ErrName     = errors.New("invalid gossip topic name")
 
-	// ErrIgnored is the error that a handler returns for a message that should not be forwarded,
-	// but for which the sender should not be penalised.
+	// ErrIgnored is the error that a handler returns for a message that should not be forwarded
+	// although its sender is not at fault.
 	ErrIgnored = errors.New("gossip message ignored")
 )
 

@@ -217,8 +217,8 @@ func caught(rows []row, bf16 int) string {
 	return fmt.Sprintf("%d of %d", stopped(of), len(of))
 }
 
-// upper is the largest probability at which at most few of n events still occur in 5 % of cases
-// (Clopper and Pearson), found by bisection.
+// upper returns the largest probability of an event with which few or fewer of n events still occur
+// in 5 % of cases (Clopper and Pearson). It finds the probability by bisection.
 func upper(few, n int) float64 {
 	low, high := 0.0, 1.0
 	for range 60 {

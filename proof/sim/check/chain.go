@@ -56,7 +56,7 @@ func (c *chain) begin(s *coordinator.State) {
 	c.starts[s.Epoch.StartStep] = begin
 }
 
-// before returns the model to which a step is applied.
+// before returns the model before a step is applied to it.
 func (c *chain) before(step uint32) start {
 	if begin, first := c.starts[step]; first {
 		return begin

@@ -380,7 +380,7 @@ func (c *Checker) Healed() {
 	c.healedStep = c.host.State().Progress.Step
 }
 
-// Deadline returns the time by which the run must be over.
+// Deadline returns the latest time for the end of the run.
 func (c *Checker) Deadline() int64 {
 	if !c.run.Healed() {
 		return 1 << 62
