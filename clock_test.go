@@ -14,7 +14,7 @@ import (
 // wallClock has the uses of the wall clock in code with timeouts. Times from these functions have no reading of the
 // monotonic clock: a timeout that follows them changes when the clock is set.
 var wallClock = map[string]string{
-	"node/auditor/exhibits.go":          "compares the change times of files with each other",
+	"node/auditor/evidence.go":          "compares the change times of files with each other",
 	"node/core/commitments.go":          "makes numbers of commitments differ between starts",
 	"node/client/report.go":             "prints a time of the host",
 	"base/pause/requested.go":           "compares two dates of a server with each other",

@@ -21,7 +21,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/face/testnet"
 	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/record/exhibit"
+	"github.com/psyche-go/psyche/record/evidence"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/journal"
 	"github.com/psyche-go/psyche/record/receipt"
@@ -214,7 +214,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitConnection
 	case isRefusal(err):
 		return exitRefused
-	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive), errors.Is(err, exhibit.ErrExhibit), errors.Is(err, receipt.ErrReceipt):
+	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive), errors.Is(err, evidence.ErrInvalid), errors.Is(err, receipt.ErrReceipt):
 		return exitUnverified
 	case errors.Is(err, testnet.ErrReplicasDiffer):
 		return exitDiffer

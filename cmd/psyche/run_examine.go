@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/record/config"
-	"github.com/psyche-go/psyche/record/exhibit"
+	"github.com/psyche-go/psyche/record/evidence"
 	"github.com/psyche-go/psyche/record/receipt"
 )
 
@@ -214,7 +214,7 @@ func (c *runExamine) examine(to console, x *examination, log *logEnd) error {
 	if !ok {
 		return usagef("--exhibit needs an accusation, but entry %d is %s", x.entry, x.record)
 	}
-	shown, err := readExhibit(c.Exhibit)
+	shown, err := readEvidence(c.Exhibit)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (c *runExamine) examine(to console, x *examination, log *logEnd) error {
 	}
 	found, err := shown.Examine(log.run, shapes, rules)
 	if err == nil && (found.Accused != identity.ID(a.Client) || found.Step != a.Step) {
-		err = fmt.Errorf("%w: wrong step or member: step %d of %s", exhibit.ErrExhibit, found.Step, found.Accused)
+		err = fmt.Errorf("%w: wrong step or member: step %d of %s", evidence.ErrInvalid, found.Step, found.Accused)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Exhibit, err)
@@ -233,37 +233,37 @@ func (c *runExamine) examine(to console, x *examination, log *logEnd) error {
 	if found.Fault != audit.FaultNone {
 		finding = fmt.Sprintf("proven: rule %q is broken in %d of %d chunks (%s)", found.Fault, found.Faulty, found.Chunks, found.Fault.Meaning())
 	}
-	_, err = fmt.Fprintf(to.out, "exhibit         announced and signed by the accused; the result has the announced hash;\n"+
+	_, err = fmt.Fprintf(to.out, "evidence        announced and signed by the accused; the result has the announced hash;\n"+
 		"                %d chunks of its momentum match the commitment in the result\nfound           %s\n", found.Chunks, finding)
 	return err
 }
 
-func readExhibit(path string) (exhibit.Exhibit, error) {
+func readEvidence(path string) (evidence.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return exhibit.Exhibit{}, fmt.Errorf("read an evidence file: %w", err)
+		return evidence.File{}, fmt.Errorf("read an evidence file: %w", err)
 	}
-	if info.Size() > exhibit.MaxSize {
-		return exhibit.Exhibit{}, fmt.Errorf("%s: %w: %d bytes, at most %d", path, exhibit.ErrExhibit, info.Size(), exhibit.MaxSize)
+	if info.Size() > evidence.MaxSize {
+		return evidence.File{}, fmt.Errorf("%s: %w: %d bytes, at most %d", path, evidence.ErrInvalid, info.Size(), evidence.MaxSize)
 	}
 	bytes, err := os.ReadFile(path)
 	if err != nil {
-		return exhibit.Exhibit{}, fmt.Errorf("read an evidence file: %w", err)
+		return evidence.File{}, fmt.Errorf("read an evidence file: %w", err)
 	}
-	shown, err := exhibit.Decode(bytes)
+	shown, err := evidence.Decode(bytes)
 	if err != nil {
-		return exhibit.Exhibit{}, fmt.Errorf("%s: %w", path, err)
+		return evidence.File{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return shown, nil
 }
 
 // shapes reads the tensor shapes of the run's model. It writes progress to errs.
-func (c *runExamine) shapes(state *coordinator.State, errs io.Writer) (exhibit.Rules, audit.Shapes, error) {
+func (c *runExamine) shapes(state *coordinator.State, errs io.Writer) (evidence.Rules, audit.Shapes, error) {
 	model, err := config.DecodeModel(state.Model.Definition)
 	if err != nil {
-		return exhibit.Rules{}, nil, err
+		return evidence.Rules{}, nil, err
 	}
-	rules, audited := exhibit.RulesOf(model.Optimizer)
+	rules, audited := evidence.RulesOf(model.Optimizer)
 	if !audited {
 		return rules, nil, errors.New("the run's optimizer is neither Distro nor LocalSteps, so the run has no audits")
 	}
@@ -274,12 +274,12 @@ func (c *runExamine) shapes(state *coordinator.State, errs io.Writer) (exhibit.R
 		err = fmt.Errorf("%w: --model needs a folder with the run's model", err)
 	}
 	if err != nil {
-		return exhibit.Rules{}, nil, err
+		return evidence.Rules{}, nil, err
 	}
 	var tensors [][]int64
 	for _, t := range snapshot.Tensors {
 		tensors = append(tensors, t.Shape)
 	}
-	shapes, err := exhibit.Shapes(tensors, rules)
+	shapes, err := evidence.Shapes(tensors, rules)
 	return rules, shapes, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
-	"github.com/psyche-go/psyche/record/exhibit"
+	"github.com/psyche-go/psyche/record/evidence"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -72,7 +72,7 @@ func TestRunExamine(t *testing.T) {
 		printed(t, code, "model alone", output)
 	}
 	file := filepath.Join(t.TempDir(), "exhibit.psye")
-	if err := os.WriteFile(file, append(exhibit.Exhibit{}.Encode(), 0), 0o600); err != nil {
+	if err := os.WriteFile(file, append(evidence.File{}.Encode(), 0), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []int{accusations["guilty"], votes} {

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
-	"github.com/psyche-go/psyche/record/exhibit"
+	"github.com/psyche-go/psyche/record/evidence"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
@@ -154,20 +154,20 @@ func (n *network) judge(s *Summary) error {
 	}
 	n.progress.tell(trials)
 	for i := range trials.Cheats {
-		trials.Cheats[i].Exhibit = n.exhibit(trials.Cheats[i].Client, trials)
+		trials.Cheats[i].Exhibit = n.evidenceFile(trials.Cheats[i].Client, trials)
 	}
 	trials.model = s.Checkpoint
 	s.Trials = trials
 	return nil
 }
 
-// exhibit returns the evidence file of an accusation; empty: there is none.
-func (n *network) exhibit(accused string, trials *Trials) string {
+// evidenceFile returns the evidence file of an accusation; empty: there is none.
+func (n *network) evidenceFile(accused string, trials *Trials) string {
 	for i, id := range n.ids {
 		if clientName(i) != accused {
 			continue
 		}
-		name := exhibit.FileName(trials.ejected[id.String()].step, id)
+		name := evidence.FileName(trials.ejected[id.String()].step, id)
 		for other := range n.ids {
 			found, err := filepath.Glob(filepath.Join(n.checkpointDir(other), "audits-*", "*", name))
 			if err == nil && len(found) > 0 {

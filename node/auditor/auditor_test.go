@@ -9,7 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/record/exhibit"
+	"github.com/psyche-go/psyche/record/evidence"
 )
 
 // opposite returns the negated gradient.
@@ -57,9 +57,9 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestExhibit checks that an accuser keeps an evidence file with the accused's own bytes, which
+// TestEvidenceFileOfAnAccusation checks that an accuser keeps an evidence file with the accused's own bytes, which
 // anyone can examine again.
-func TestExhibit(t *testing.T) {
+func TestEvidenceFileOfAnAccusation(t *testing.T) {
 	r := newRig(t, opposite)
 	r.Dir, r.Run = t.TempDir(), "run"
 	for i := range r.past.rounds {
@@ -69,29 +69,29 @@ func TestExhibit(t *testing.T) {
 	}
 	r.run(5 * time.Second)
 	accuse := r.submitted["accuse"].(coordinator.Accuse)
-	bytes, err := os.ReadFile(filepath.Join(r.Dir, "run", exhibit.FileName(accuse.Step, identity.ID(accuse.Client))))
+	bytes, err := os.ReadFile(filepath.Join(r.Dir, "run", evidence.FileName(accuse.Step, identity.ID(accuse.Client))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := exhibit.Decode(bytes)
+	kept, err := evidence.Decode(bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	result, found := r.past.Find(accuse.Step, accuse.Client)
 	payload, _ := r.payloads.Get(result.Commitment)
 	root, _ := r.past.Previous(&result)
-	want := exhibit.Exhibit{Announcement: []byte("signed"), Result: payload, Previous: root, Opening: kept.Opening}
+	want := evidence.File{Announcement: []byte("signed"), Result: payload, Previous: root, Opening: kept.Opening}
 	if !found || !reflect.DeepEqual(kept, want) || len(kept.Opening) == 0 {
 		t.Errorf("kept %+v\nwant %+v", kept, want)
 	}
 }
 
-// TestExhibitsAreFew checks that only the newest evidence files are kept.
-func TestExhibitsAreFew(t *testing.T) {
+// TestOnlyNewestEvidenceFilesAreKept checks that only the newest evidence files are kept.
+func TestOnlyNewestEvidenceFilesAreKept(t *testing.T) {
 	dir := t.TempDir()
-	for i := range uint32(keptExhibits + 3) {
-		path := filepath.Join(dir, exhibit.FileName(i, identity.ID{1}))
-		if err := writeExhibit(path, exhibit.Exhibit{}); err != nil {
+	for i := range uint32(keptEvidence + 3) {
+		path := filepath.Join(dir, evidence.FileName(i, identity.ID{1}))
+		if err := writeEvidence(path, evidence.File{}); err != nil {
 			t.Fatal(err)
 		}
 		at := time.Unix(int64(i), 0)
@@ -100,10 +100,10 @@ func TestExhibitsAreFew(t *testing.T) {
 		}
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(left) > keptExhibits {
+	if err != nil || len(left) > keptEvidence {
 		t.Errorf("%d are left, %v: %q", len(left), err, left)
 	}
-	if _, err := os.Stat(filepath.Join(dir, exhibit.FileName(keptExhibits+2, identity.ID{1}))); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, evidence.FileName(keptEvidence+2, identity.ID{1}))); err != nil {
 		t.Errorf("the newest: %v", err)
 	}
 }

@@ -219,7 +219,7 @@ func (a *Auditor) accuseOf(r *review, free bool) {
 	a.Submit("accuse", r.resultID, accuse, func() {
 		accused := identity.ID(r.Trainer)
 		a.Log.Warn("accused a trainer", "step", r.Step, "trainer", accused.Short(), "fault", r.fault, "why", r.reason)
-		a.exhibit(&r.auditCase)
+		a.saveEvidence(&r.auditCase)
 		a.Emit(event.Accused{Step: r.Step, Client: accused.String(), Fault: r.fault.String(), Detail: r.reason})
 	})
 }

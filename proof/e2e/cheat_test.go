@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
-	"github.com/psyche-go/psyche/record/exhibit"
+	"github.com/psyche-go/psyche/record/evidence"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
@@ -75,7 +75,7 @@ func TestCheatsAreEjected(t *testing.T) {
 		noPanic(t, c.name, c.text(t))
 		t.Log(trials.story(t, c, honest))
 	}
-	checkExhibits(t, n, trials, attackers, honest)
+	checkEvidence(t, n, trials, attackers, honest)
 	slices.Sort(sizes)
 	t.Logf("%d openings of %d to %d bytes, %d in the median", len(sizes), sizes[0], sizes[len(sizes)-1], sizes[len(sizes)/2])
 	t.Logf("%d votes; digest of the six honest: %s", trials.votes, digest)
@@ -188,9 +188,9 @@ func checkAudits(t *testing.T, members, attackers []*client) (sizes []int) {
 	return sizes
 }
 
-// checkExhibits examines the evidence that honest accusers stored: it proves the result that the
+// checkEvidence examines the evidence that honest accusers stored: it proves the result that the
 // cheat that opens its results sent.
-func checkExhibits(t *testing.T, n *network, all trials, attackers, honest []*client) {
+func checkEvidence(t *testing.T, n *network, all trials, attackers, honest []*client) {
 	t.Helper()
 	for _, a := range all.accusations {
 		of := slices.IndexFunc(attackers, func(c *client) bool { return c.id == a.of })
@@ -202,7 +202,7 @@ func checkExhibits(t *testing.T, n *network, all trials, attackers, honest []*cl
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept, err := filepath.Glob(filepath.Join(honest[by].dir, "checkpoints", "audits-*", "*", exhibit.FileName(a.accused, id)))
+		kept, err := filepath.Glob(filepath.Join(honest[by].dir, "checkpoints", "audits-*", "*", evidence.FileName(a.accused, id)))
 		if err != nil || len(kept) != 1 {
 			t.Errorf("%s accused %s of step %d, and kept %q, %v", honest[by].name, attackers[of].name, a.accused, kept, err)
 			continue

@@ -100,8 +100,8 @@ func (f *File) part(d *dictionary, at int64) (*Column, error) {
 	return column, err
 }
 
-// At returns the column and row that contain the value of a row. They are c and row, or a place in
-// the dictionary if the column is dictionary-encoded. The row is not null, but the dictionary's
+// At returns the column and row that contain the value of a row. They are c and row, or a position
+// in the dictionary if the column is dictionary-encoded. The row is not null, but the dictionary's
 // value may be.
 func (c *Column) At(row int) (*Column, int, error) {
 	if c.Field.dictionary == nil {

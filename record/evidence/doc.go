@@ -1,11 +1,11 @@
-// Package exhibit implements evidence files. An evidence file (exhibit) contains the data on which
-// a member based an accusation of a wrong result, so that anyone can examine it again.
+// Package evidence implements evidence files. An evidence file contains the data on which a member based
+// an accusation of a wrong result, so that anyone can examine it again.
 //
-//	shapes, err := exhibit.Shapes(tensors, rules)          // from the examiner's copy of the model
-//	e, err := exhibit.Decode(bytes)
-//	finding, err := e.Examine(run, shapes, rules)          // an error: the exhibit proves nothing
+//	shapes, err := evidence.Shapes(tensors, rules)          // from the examiner's copy of the model
+//	e, err := evidence.Decode(bytes)
+//	finding, err := e.Examine(run, shapes, rules)          // an error: the evidence file proves nothing
 //
-// An exhibit contains three parts:
+// An evidence file contains three parts:
 //
 //   - the announcement, signed by the accused for the run, which contains the hash of the result;
 //   - the bytes of the result, whose header contains the root of the accused's momentum;
@@ -14,4 +14,4 @@
 // Therefore the accuser cannot forge any part. If the opening breaks the rules by itself, the file
 // proves the fault. If only the gradient shows that a result is wrong, the file only proves what
 // was opened. In that case the jurors have recomputed the gradient.
-package exhibit
+package evidence

@@ -1,4 +1,4 @@
-package exhibit
+package evidence
 
 import (
 	"encoding/binary"
@@ -9,40 +9,40 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// ErrExhibit means that bytes are not an exhibit, or that the exhibit proves nothing.
-var ErrExhibit = errors.New("invalid exhibit")
+// ErrInvalid means that bytes are not an evidence file, or that the evidence file proves nothing.
+var ErrInvalid = errors.New("invalid evidence file")
 
 const (
 	magic      = "PSYE"
 	version    = 1
 	headerSize = len(magic) + 1 + 32 + 3*4
-	// MaxSize is the maximum size of an exhibit. Results of the largest models are about a tenth of
+	// MaxSize is the maximum size of an evidence file. Results of the largest models are about a tenth of
 	// this size.
 	MaxSize = 1 << 30
 )
 
-// Suffix is the file name extension of exhibits.
+// Suffix is the file name extension of evidence files.
 const Suffix = ".psye"
 
-// FileName returns the name of the file in which an accuser keeps the exhibit of a result.
+// FileName returns the name of the file in which an accuser keeps the evidence file of a result.
 func FileName(step uint32, accused identity.ID) string {
 	return fmt.Sprintf("exhibit-%d-%s%s", step, accused.Short(), Suffix)
 }
 
-// Exhibit is the evidence of an accuser about one result.
-type Exhibit struct {
+// File is the evidence of an accuser about one result.
+type File struct {
 	Announcement []byte   // signed by the accused
 	Result       []byte   // announced by Announcement
 	Previous     [32]byte // root in the header of the preceding result of the accused; zero: none
 	Opening      []byte   // encoded by package audit
 }
 
-// Encode returns the bytes of an exhibit:
+// Encode returns the bytes of an evidence file:
 //
 //	"PSYE" ‖ version u8 = 1 ‖ previous [32] ‖ three lengths u32 ‖ announcement ‖ result ‖ opening
 //
 // Integers are little-endian.
-func (e Exhibit) Encode() []byte {
+func (e File) Encode() []byte {
 	b := append([]byte(magic), version)
 	b = append(b, e.Previous[:]...)
 	for _, part := range e.parts() {
@@ -54,35 +54,35 @@ func (e Exhibit) Encode() []byte {
 	return b
 }
 
-func (e *Exhibit) parts() []*[]byte { return []*[]byte{&e.Announcement, &e.Result, &e.Opening} }
+func (e *File) parts() []*[]byte { return []*[]byte{&e.Announcement, &e.Result, &e.Opening} }
 
 // Decode decodes the output of Encode, and nothing else. The result aliases b. The error wraps
-// ErrExhibit.
-func Decode(b []byte) (e Exhibit, err error) {
+// ErrInvalid.
+func Decode(b []byte) (e File, err error) {
 	switch {
 	case len(b) > MaxSize:
-		return e, fmt.Errorf("%w: %d bytes, at most %d", ErrExhibit, len(b), MaxSize)
+		return e, fmt.Errorf("%w: %d bytes, at most %d", ErrInvalid, len(b), MaxSize)
 	case len(b) < headerSize:
-		return e, fmt.Errorf("%w: %d bytes, the header alone has %d", ErrExhibit, len(b), headerSize)
+		return e, fmt.Errorf("%w: %d bytes, the header alone has %d", ErrInvalid, len(b), headerSize)
 	case string(b[:len(magic)]) != magic:
-		return e, fmt.Errorf("%w: not an exhibit: magic %q", ErrExhibit, b[:len(magic)])
+		return e, fmt.Errorf("%w: not an evidence file: magic %q", ErrInvalid, b[:len(magic)])
 	case b[len(magic)] != version:
-		return e, fmt.Errorf("%w: version %d, this program reads %d", ErrExhibit, b[len(magic)], version)
+		return e, fmt.Errorf("%w: version %d, this program reads %d", ErrInvalid, b[len(magic)], version)
 	}
 	e.Previous = [32]byte(b[len(magic)+1:])
 	lengths, rest := b[headerSize-3*4:headerSize], b[headerSize:]
 	for i, part := range e.parts() {
 		length := uint64(binary.LittleEndian.Uint32(lengths[4*i:]))
 		if length > uint64(len(rest)) {
-			return Exhibit{}, fmt.Errorf("%w: a part of %d bytes, %d are left", ErrExhibit, length, len(rest))
+			return File{}, fmt.Errorf("%w: a part of %d bytes, %d are left", ErrInvalid, length, len(rest))
 		}
 		*part, rest = rest[:length:length], rest[length:]
 	}
 	switch {
 	case len(rest) > 0:
-		return Exhibit{}, fmt.Errorf("%w: %d bytes after the last part", ErrExhibit, len(rest))
+		return File{}, fmt.Errorf("%w: %d bytes after the last part", ErrInvalid, len(rest))
 	case len(e.Announcement) > wire.MaxAnnouncementSize:
-		return Exhibit{}, fmt.Errorf("%w: an announcement of %d bytes, at most %d", ErrExhibit, len(e.Announcement), wire.MaxAnnouncementSize)
+		return File{}, fmt.Errorf("%w: an announcement of %d bytes, at most %d", ErrInvalid, len(e.Announcement), wire.MaxAnnouncementSize)
 	}
 	return e, nil
 }

@@ -1,4 +1,4 @@
-package exhibit
+package evidence
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ func Shapes(tensors [][]int64, rules Rules) (audit.Shapes, error) {
 	return shapes, nil
 }
 
-// Finding is the result of examining an exhibit.
+// Finding is the result of examining an evidence file.
 type Finding struct {
 	Accused identity.ID // signer of the result
 	Step    uint32
@@ -53,37 +53,37 @@ type Finding struct {
 	Faulty  int         // number of opened chunks with a fault
 }
 
-// Examine examines an exhibit of the run with a hash. An error, which wraps ErrExhibit, means that
-// the exhibit proves nothing: it contains a wrong signature, hash or path, or belongs to another
+// Examine examines an evidence file of the run with a hash. An error, which wraps ErrInvalid, means that
+// the evidence file proves nothing: it contains a wrong signature, hash or path, or belongs to another
 // run or model.
 //
-// A fault counts only if the accused's own bytes prove it. There are two such faults: the accused sent
-// values that differ from those that it took out of its momentum, or it did not take the largest
-// coefficients. The previous state is known
-// only by the root in an earlier result, for which the exhibit has only the accuser's word, so
-// Examine draws no conclusion from it. For the values of local steps it compares only the signs,
-// because their size depends on the learning rate.
-func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules Rules) (Finding, error) {
+// A fault counts only if the accused's own bytes prove it. There are two such faults: the values
+// that the accused sent differ from the values that it took out of its momentum, or it did not take
+// the largest coefficients. The previous state is known only by the root in an earlier result, for
+// which the evidence file has only the accuser's word, so Examine draws no conclusion from it. For
+// the values of local steps it compares only the signs, because their size depends on the learning
+// rate.
+func (e File) Examine(run [32]byte, shapes audit.Shapes, rules Rules) (Finding, error) {
 	accused, announced, err := wire.OpenAnnouncement(e.Announcement, run)
 	if err != nil {
-		return Finding{}, fmt.Errorf("%w: %w", ErrExhibit, err)
+		return Finding{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if len(e.Result) != int(announced.Size) || blake3.Sum256(e.Result) != announced.Blob {
-		return Finding{}, fmt.Errorf("%w: the result differs from the accused's announcement", ErrExhibit)
+		return Finding{}, fmt.Errorf("%w: the result differs from the accused's announcement", ErrInvalid)
 	}
 	claim, err := e.claim(shapes, rules)
 	if err != nil {
-		return Finding{}, fmt.Errorf("%w: %w: is this the run's model?", ErrExhibit, err)
+		return Finding{}, fmt.Errorf("%w: %w: is this the run's model?", ErrInvalid, err)
 	}
 	if h := claim.Header; h.Trainer != accused || h.Step != announced.Step {
-		return Finding{}, fmt.Errorf("%w: the result names another member or step", ErrExhibit)
+		return Finding{}, fmt.Errorf("%w: the result names another member or step", ErrInvalid)
 	}
 	chunks := make([]uint32, len(claim.Opening.Chunks))
 	for i, c := range claim.Opening.Chunks {
 		chunks[i] = c.Chunk
 	}
 	if !claim.Binds(shapes, chunks) {
-		return Finding{}, fmt.Errorf("%w: the opened values do not match the commitment of the result", ErrExhibit)
+		return Finding{}, fmt.Errorf("%w: the opened values do not match the commitment of the result", ErrInvalid)
 	}
 	found := Finding{Accused: accused, Step: announced.Step, Chunks: len(chunks)}
 	report := (&audit.Reference{
@@ -102,7 +102,7 @@ func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules Rules) (Findin
 }
 
 // claim decodes the accused member's claim about the step.
-func (e Exhibit) claim(shapes audit.Shapes, rules Rules) (c audit.Claim, err error) {
+func (e File) claim(shapes audit.Shapes, rules Rules) (c audit.Claim, err error) {
 	layouts := make([]codec.TensorLayout, len(shapes))
 	for i, s := range shapes {
 		layouts[i] = codec.TensorLayout{Chunks: s.Chunks, ChunkSize: s.Rows * s.Cols, K: s.K}

@@ -1,4 +1,4 @@
-package exhibit
+package evidence
 
 import (
 	"bytes"
@@ -29,10 +29,10 @@ const step = 2
 
 // shown returns the evidence about the second result of author. The result is altered by change, if
 // it is not nil, and announced by signer.
-func shown(t testing.TB, author, signer identity.Key, change func([]codec.TensorResult)) Exhibit {
+func shown(t testing.TB, author, signer identity.Key, change func([]codec.TensorResult)) File {
 	t.Helper()
 	part := toy.Part{Optimizer: toy.Optimizer{Trainer: author.ID()}}
-	var e Exhibit
+	var e File
 	for s := uint32(1); s <= step; s++ {
 		if s > 1 {
 			header, _, err := toy.Decode(e.Result)
@@ -96,7 +96,7 @@ func TestExamine(t *testing.T) {
 	honest := shown(t, cheat, cheat, nil)
 	dishonest := shown(t, cheat, cheat, negated)
 	for name, c := range map[string]struct {
-		e     Exhibit
+		e     File
 		run   [32]byte
 		want  Finding
 		wrong bool
@@ -106,13 +106,13 @@ func TestExamine(t *testing.T) {
 		"one value":               {shown(t, cheat, cheat, first), run, Finding{cheat.ID(), step, audit.FaultSent, 3, 1}, false},
 		"of another run":          {dishonest, [32]byte{8}, Finding{}, true},
 		"signed by the accuser":   {shown(t, cheat, accuser, negated), run, Finding{}, true},
-		"another result":          {Exhibit{dishonest.Announcement, honest.Result, dishonest.Previous, dishonest.Opening}, run, Finding{}, true},
-		"another result, honest":  {Exhibit{honest.Announcement, dishonest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
-		"another opening":         {Exhibit{honest.Announcement, honest.Result, honest.Previous, changed(honest.Opening, 60)}, run, Finding{}, true},
-		"another root before":     {Exhibit{honest.Announcement, honest.Result, [32]byte{1}, honest.Opening}, run, Finding{}, true},
-		"nothing announced":       {Exhibit{nil, honest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
-		"nothing opened":          {Exhibit{honest.Announcement, honest.Result, honest.Previous, nil}, run, Finding{}, true},
-		"an announcement changed": {Exhibit{changed(honest.Announcement, 100), honest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
+		"another result":          {File{dishonest.Announcement, honest.Result, dishonest.Previous, dishonest.Opening}, run, Finding{}, true},
+		"another result, honest":  {File{honest.Announcement, dishonest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
+		"another opening":         {File{honest.Announcement, honest.Result, honest.Previous, changed(honest.Opening, 60)}, run, Finding{}, true},
+		"another root before":     {File{honest.Announcement, honest.Result, [32]byte{1}, honest.Opening}, run, Finding{}, true},
+		"nothing announced":       {File{nil, honest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
+		"nothing opened":          {File{honest.Announcement, honest.Result, honest.Previous, nil}, run, Finding{}, true},
+		"an announcement changed": {File{changed(honest.Announcement, 100), honest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			decoded, err := Decode(c.e.Encode())
@@ -120,12 +120,12 @@ func TestExamine(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := decoded.Examine(c.run, shapes(t), rules)
-			if errors.Is(err, ErrExhibit) != c.wrong || got != c.want {
+			if errors.Is(err, ErrInvalid) != c.wrong || got != c.want {
 				t.Errorf("found %+v, %v; want %+v", got, err, c.want)
 			}
 		})
 	}
-	if _, err := dishonest.Examine(run, audit.Shapes{{Chunks: 31, Rows: 1, Cols: 1, K: 1}}, rules); !errors.Is(err, ErrExhibit) {
+	if _, err := dishonest.Examine(run, audit.Shapes{{Chunks: 31, Rows: 1, Cols: 1, K: 1}}, rules); !errors.Is(err, ErrInvalid) {
 		t.Errorf("with a different model: %v", err)
 	}
 }
@@ -178,12 +178,12 @@ func changed(b []byte, at int) []byte {
 // TestDecodeRefuses checks that Decode refuses lengths that do not fit, bytes after the last part
 // and other versions.
 func TestDecodeRefuses(t *testing.T) {
-	whole := Exhibit{Announcement: []byte{1}, Result: []byte{2, 3}, Opening: []byte{4}}.Encode()
+	whole := File{Announcement: []byte{1}, Result: []byte{2, 3}, Opening: []byte{4}}.Encode()
 	for name, b := range map[string][]byte{
 		"nothing": nil, "cut": whole[:len(whole)-1], "longer": append(slices.Clone(whole), 0), "magic": changed(whole, 0), "version": changed(whole, 4),
-		"a length": changed(whole, headerSize-1), "an announcement": Exhibit{Announcement: make([]byte, wire.MaxAnnouncementSize+1)}.Encode(),
+		"a length": changed(whole, headerSize-1), "an announcement": File{Announcement: make([]byte, wire.MaxAnnouncementSize+1)}.Encode(),
 	} {
-		if e, err := Decode(b); !errors.Is(err, ErrExhibit) {
+		if e, err := Decode(b); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %+v, %v", name, e, err)
 		}
 	}
@@ -192,7 +192,7 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	key := backendtest.Key(1)
 	f.Add(shown(f, key, key, nil).Encode())
-	f.Add(Exhibit{}.Encode())
+	f.Add(File{}.Encode())
 	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		e, err := Decode(b)
 		if err != nil {
