@@ -24,7 +24,7 @@ type auditCase struct {
 	asked coordinator.Progress // progress of the run when the trainer was first asked for its opening
 
 	epochStart, coldSteps uint32
-	result                heldResult
+	result                attestedResult
 	claim                 audit.Claim // the trainer's claim, with its opening once that has arrived
 	drawn                 []uint32    // chunks that the trainer must open
 	chunks                []uint32    // subset of drawn that this case needs
@@ -58,12 +58,12 @@ const (
 type outcome string
 
 const (
-	unclear   outcome = "unclear" // this client lacks data to judge the result
-	wrongData outcome = "other data"
-	notHeld   outcome = "not held" // the trainer has no attested result in the round
-	passed    outcome = "passed"
-	faulty    outcome = "faulty"
-	silent    outcome = "silent"
+	unclear     outcome = "unclear" // this client lacks data to judge the result
+	wrongData   outcome = "other data"
+	notAttested outcome = "not held" // the trainer has no attested result in the round
+	passed      outcome = "passed"
+	faulty      outcome = "faulty"
+	silent      outcome = "silent"
 )
 
 func (o outcome) guilty() bool { return o == faulty || o == silent }
@@ -123,7 +123,7 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 		q.end(unclear, "witnesses hold a result of the trainer that this client has not received")
 		return
 	case !found:
-		q.end(notHeld, "the trainer has no attested result in the round")
+		q.end(notAttested, "the trainer has no attested result in the round")
 		return
 	case !r.Read():
 		q.end(unclear, "this client could not get the trainer's result")

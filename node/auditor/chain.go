@@ -15,7 +15,7 @@ import (
 )
 
 // Chain is the sequence of this client's results. The client makes the next result only when the
-// outcome of the newest is known. Before that, a held result is opened, and the momentum of any other
+// outcome of the newest is known. Before that, an attested result is opened, and the momentum of any other
 // result is rolled back. The loop and the training use a Chain concurrently.
 type Chain struct {
 	of      *Auditor // used only for fields that never change
@@ -46,7 +46,7 @@ type resultOutcome uint8
 const (
 	undecided  resultOutcome = iota
 	wasHeld                  // a quorum of witnesses holds it
-	wasDropped               // not held: the momentum must be rolled back
+	wasDropped               // not attested: the momentum must be rolled back
 )
 
 // opening is the state of opening a result.
@@ -199,7 +199,7 @@ func (a *Auditor) follow(c *Chain) link {
 	return c.look()
 }
 
-// decide determines whether this client's result of a step is held, once its round is over.
+// decide determines whether this client's result of a step is attested, once its round is over.
 func (a *Auditor) decide(c *Chain, step uint32) {
 	t, commitment := a.Client.Round(step)
 	if t == nil && a.inEpoch() && step < a.Client.State().Progress.Step {
@@ -217,7 +217,7 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 			l.over = now
 		}
 		// Until members apply the round, they may learn of further results, and so find that this result
-		// is held. An unknown outcome counts as not held only after that.
+		// is attested. An unknown outcome counts as not attested only after that.
 		waited := now.Sub(l.over) > tally.UnsureTimeout && a.hasApplied(step)
 		switch {
 		case !known && announced && !waited:
@@ -235,7 +235,7 @@ func (a *Auditor) restart(step uint32) {
 	if !a.Engine.Idle() {
 		return
 	}
-	a.Log.Warn("cannot determine whether this client's own result is held; resetting the momentum", "step", step)
+	a.Log.Warn("cannot determine whether this client's own result is attested; resetting the momentum", "step", step)
 	now := a.Client.State().Progress.Step
 	a.Engine.ResetOptimizer(func() { a.ForgetMomentum(now) })
 }

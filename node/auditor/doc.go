@@ -16,7 +16,7 @@
 //   - trial.go: voting about accused members.
 //   - case.go, recompute.go: the common part of an audit and a vote, which examines one result
 //     phase by phase; poll.go repeats a request until it is answered.
-//   - record.go, past.go, payloads.go: records of the newest rounds. They contain the held results,
+//   - record.go, past.go, payloads.go: records of the newest rounds. They contain the attested results,
 //     their trainers, their bytes, and the step that each result claims to continue from.
 //   - gather.go: collecting the parts of an opening from its trainer and from other members.
 //   - openings.go, part.go, turns.go: the parts that this member serves, their bytes, and the order

@@ -28,8 +28,8 @@ const (
 	maxTrainers = 2 * coordinator.MaxClients
 )
 
-// heldResult is a result that a quorum of witnesses holds, whether it was applied or not.
-type heldResult struct {
+// attestedResult is a result that a quorum of witnesses holds, whether it was applied or not.
+type attestedResult struct {
 	Owner      coordinator.ClientID
 	Batch      assign.BatchID
 	Commitment [32]byte
@@ -40,7 +40,7 @@ type heldResult struct {
 }
 
 // Read reports whether this client has read the result itself.
-func (r *heldResult) Read() bool { return r.Header.Momentum != [32]byte{} }
+func (r *attestedResult) Read() bool { return r.Header.Momentum != [32]byte{} }
 
 // appliedRound is the record of an applied round.
 type appliedRound struct {
@@ -48,22 +48,22 @@ type appliedRound struct {
 	EpochStart uint32
 	ColdSteps  uint32                 // length of its epoch's cold start
 	At         time.Time              // time when this client applied it
-	Results    []heldResult           // held results, in the order of batches
-	Unheard    []coordinator.ClientID // trainers whose held results were never announced to this client
+	Results    []attestedResult       // attested results, in the order of batches
+	Unheard    []coordinator.ClientID // trainers whose attested results were never announced to this client
 	Senders    *senderCounts
 }
 
 // Counted returns the results that were applied.
-func (r *appliedRound) Counted() []heldResult {
-	return slices.DeleteFunc(slices.Clone(r.Results), func(r heldResult) bool { return !r.Counted })
+func (r *appliedRound) Counted() []attestedResult {
+	return slices.DeleteFunc(slices.Clone(r.Results), func(r attestedResult) bool { return !r.Counted })
 }
 
 // past contains the newest rounds, and the newest result of each trainer. Its zero value is empty.
 type past struct {
 	rounds []appliedRound // ascending, without a gap
 	since  uint32         // this client has known every round since this step
-	newest map[coordinator.ClientID]heldResult
-	// unheard contains, for a trainer, the newest step in which the trainer has a held result that
+	newest map[coordinator.ClientID]attestedResult
+	// unheard contains, for a trainer, the newest step in which the trainer has an attested result that
 	// this client does not know. Later results of the trainer may continue from that result.
 	unheard map[coordinator.ClientID]uint32
 }
@@ -84,7 +84,7 @@ func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 	return append(dropped, p.cut(old)...)
 }
 
-// noteUnheard records the trainers whose held results in a round are unknown.
+// noteUnheard records the trainers whose attested results in a round are unknown.
 func (p *past) noteUnheard(r appliedRound) {
 	if p.unheard == nil || len(p.unheard)+len(r.Unheard) > maxTrainers {
 		p.unheard = make(map[coordinator.ClientID]uint32)
@@ -98,7 +98,7 @@ func (p *past) noteUnheard(r appliedRound) {
 // cut drops the oldest rounds, but keeps the newest result of each trainer.
 func (p *past) cut(count int) (dropped [][32]byte) {
 	if p.newest == nil {
-		p.newest = make(map[coordinator.ClientID]heldResult)
+		p.newest = make(map[coordinator.ClientID]attestedResult)
 	}
 	for _, round := range p.rounds[:count] {
 		for _, r := range round.Results {
@@ -153,8 +153,8 @@ func (p *past) Since(after, until uint32) ([]appliedRound, bool) {
 	return rounds, true
 }
 
-// Find returns the held result of a member in a round that was applied.
-func (p *past) Find(step uint32, owner coordinator.ClientID) (heldResult, bool) {
+// Find returns the attested result of a member in a round that was applied.
+func (p *past) Find(step uint32, owner coordinator.ClientID) (attestedResult, bool) {
 	if round, found := p.Round(step); found {
 		for _, r := range round.Results {
 			if r.Owner == owner {
@@ -162,12 +162,12 @@ func (p *past) Find(step uint32, owner coordinator.ClientID) (heldResult, bool) 
 			}
 		}
 	}
-	return heldResult{}, false
+	return attestedResult{}, false
 }
 
-// before returns the newest held result of a trainer before a step that this client knows, or the zero
+// before returns the newest attested result of a trainer before a step that this client knows, or the zero
 // value.
-func (p *past) before(trainer coordinator.ClientID, step uint32) heldResult {
+func (p *past) before(trainer coordinator.ClientID, step uint32) attestedResult {
 	for _, round := range slices.Backward(p.rounds) {
 		if r, found := p.Find(round.Step, trainer); found && round.Step < step {
 			return r
@@ -176,7 +176,7 @@ func (p *past) before(trainer coordinator.ClientID, step uint32) heldResult {
 	if r := p.newest[trainer]; r.Header.Step < step {
 		return r
 	}
-	return heldResult{}
+	return attestedResult{}
 }
 
 // lineage reports whether a momentum continues from an allowed result.
@@ -186,15 +186,15 @@ type lineage uint8
 const (
 	lineageUnknown lineage = iota
 	lineageAllowed
-	lineageBroken // it continues from a result that is not held, or skips a held result
+	lineageBroken // it continues from a result that is not attested, or skips an attested result
 )
 
 // Previous checks which momentum a result continues from. Allowed is the momentum of its trainer's
-// newest held result, whose root Previous then returns. If the run knows that the trainer's optimizer
+// newest attested result, whose root Previous then returns. If the run knows that the trainer's optimizer
 // started after that result, a momentum of zero is allowed too. Previous uses what the run knew when
 // the round of the result started. Later knowledge of the run depends on the time at which a member
 // looks: a jury that used it might eject an accuser that was right.
-func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
+func (p *past) Previous(r *attestedResult) (root [32]byte, history lineage) {
 	said, newest := r.Header.Previous, p.before(r.Owner, r.Header.Step)
 	at := newest.Header.Step // 0: none
 	switch {

@@ -8,9 +8,9 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// held returns a held result that continues from the result of an earlier step.
-func held(owner byte, step, previous uint32) heldResult {
-	return heldResult{
+// held returns an attested result that continues from the result of an earlier step.
+func held(owner byte, step, previous uint32) attestedResult {
+	return attestedResult{
 		Owner: coordinator.ClientID{owner}, Commitment: [32]byte{owner, byte(step)}, Counted: true,
 		Header: codec.Header{Step: step, Previous: previous, Momentum: [32]byte{owner, byte(step), 1}},
 		Since:  1,
@@ -22,7 +22,7 @@ func held(owner byte, step, previous uint32) heldResult {
 func pastOf(first, last uint32) *past {
 	p := &past{}
 	for step := first; step <= last; step++ {
-		r := appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0), Results: []heldResult{held(1, step, step-1)}}
+		r := appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0), Results: []attestedResult{held(1, step, step-1)}}
 		if step%3 == 0 {
 			r.Results = append(r.Results, held(2, step, step-3))
 		}
@@ -133,7 +133,7 @@ func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 		p, dropped := &past{}, 0
 		for step := uint32(1); step <= 100; step++ {
 			at := time.Unix(0, 0).Add(time.Duration(step) * c.pause)
-			dropped += len(p.Add(appliedRound{Step: step, EpochStart: 1, At: at, Results: []heldResult{held(1, step, step-1)}}, c.needed))
+			dropped += len(p.Add(appliedRound{Step: step, EpochStart: 1, At: at, Results: []attestedResult{held(1, step, step-1)}}, c.needed))
 		}
 		if got := len(p.Rounds(1000)); got != c.want || dropped != 100-c.want {
 			t.Errorf("%s: %d rounds are kept and %d dropped, want %d", name, got, dropped, c.want)
@@ -172,7 +172,7 @@ func TestAuditTargetsArePrivate(t *testing.T) {
 	one, again, two := newPrivateRandom([]byte("a"), [32]byte{1}), newPrivateRandom([]byte("a"), [32]byte{1}), newPrivateRandom([]byte("b"), [32]byte{1})
 	same, fresh := 0, 0
 	const throws = 4000
-	all := func(*heldResult) bool { return true }
+	all := func(*attestedResult) bool { return true }
 	for step := uint32(1); step <= throws; step++ {
 		a, found := one.Choose(step, rounds, all)
 		if b, _ := again.Choose(step, rounds, all); !found || a != b {
@@ -192,7 +192,7 @@ func TestAuditTargetsArePrivate(t *testing.T) {
 	if share := float64(same) / throws; share > 0.2 {
 		t.Errorf("%.2f of the draws of two members are the same", share)
 	}
-	if _, found := one.Choose(1, rounds, func(*heldResult) bool { return false }); found {
+	if _, found := one.Choose(1, rounds, func(*attestedResult) bool { return false }); found {
 		t.Error("a result was drawn although none is eligible")
 	}
 }

@@ -29,14 +29,14 @@ func newPrivateRandom(secret []byte, run [32]byte) privateRandom {
 
 // Choose draws, in the round of a step, one of the eligible results. rounds are
 // the newest rounds, oldest first. Half of the draws consider only the newest two rounds.
-func (p privateRandom) Choose(step uint32, rounds []appliedRound, eligible func(*heldResult) bool) (heldResult, bool) {
+func (p privateRandom) Choose(step uint32, rounds []appliedRound, eligible func(*attestedResult) bool) (attestedResult, bool) {
 	mac := hmac.New(sha256.New, p.secret)
 	mac.Write(binary.LittleEndian.AppendUint32(nil, step))
 	drawn := mac.Sum(nil)
 	if drawn[0]&1 == 1 {
 		rounds = rounds[max(0, len(rounds)-newRounds):]
 	}
-	var all []heldResult
+	var all []attestedResult
 	for i := range rounds {
 		for _, r := range rounds[i].Results {
 			if eligible(&r) {
@@ -45,7 +45,7 @@ func (p privateRandom) Choose(step uint32, rounds []appliedRound, eligible func(
 		}
 	}
 	if len(all) == 0 {
-		return heldResult{}, false
+		return attestedResult{}, false
 	}
 	// A 64-bit number modulo the count is almost uniform.
 	return all[binary.LittleEndian.Uint64(drawn[8:])%uint64(len(all))], true

@@ -9,10 +9,10 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// Record contains all held results of an applied round, for later audits.
+// Record contains all attested results of an applied round, for later audits.
 type Record struct {
 	round    appliedRound
-	kept     []*tally.Candidate // held results that are not applied, last in the round's results
+	kept     []*tally.Candidate // attested results that are not applied, last in the round's results
 	payloads *payloadStore
 	trainer  env.Auditor
 	err      error // reason why the round cannot be kept
@@ -29,7 +29,7 @@ func (a *Auditor) Record(t *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	r := &Record{round: appliedRound{Step: t.Round.Step, EpochStart: t.EpochStart, ColdSteps: coldSteps}, payloads: a.payloads, trainer: trainer}
 	known := make(map[coordinator.ClientID]bool, len(t.Slots))
 	add := func(s *tally.Slot, commitment [32]byte, of *tally.Candidate, counted bool) {
-		result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Counted: counted, Since: s.OptimizerSince}
+		result := attestedResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Counted: counted, Since: s.OptimizerSince}
 		if result.Header.Step = t.Round.Step; of != nil {
 			result.Announced = string(of.Announcement())
 		}

@@ -99,7 +99,7 @@ func (a *Auditor) throw(step uint32) {
 			delete(a.looked, key)
 		}
 	}
-	r, found := a.random.Choose(step, rounds, func(r *heldResult) bool {
+	r, found := a.random.Choose(step, rounds, func(r *attestedResult) bool {
 		return r.Owner != me && r.Read() && !a.looked[resultID{Trainer: r.Owner, Step: r.Header.Step}]
 	})
 	if !found {
@@ -262,12 +262,12 @@ func (a *Auditor) auditItself(free bool) {
 	}
 }
 
-// ownNewest returns this client's newest held and opened result.
+// ownNewest returns this client's newest attested and opened result.
 func (a *Auditor) ownNewest() (resultID, bool) {
 	rounds := a.past.Rounds(drawnRounds)
 	for i := range slices.Backward(rounds) {
 		key := resultID{Trainer: a.me, Step: rounds[i].Step}
-		if _, held := a.past.Find(key.Step, key.Trainer); held && a.openings.Parts(key) != nil {
+		if _, found := a.past.Find(key.Step, key.Trainer); found && a.openings.Parts(key) != nil {
 			return key, true
 		}
 	}

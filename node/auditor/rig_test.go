@@ -86,7 +86,7 @@ func newRig(t *testing.T, distort func(gradient []float32) []float32) *rig {
 }
 
 // make makes a trainer's result of a step, and opens it.
-func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldResult {
+func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) attestedResult {
 	t.Helper()
 	tokens, _ := r.Data.Batch(t.Context(), assign.BatchID{Start: batch, End: batch + 1})
 	gradient := toy.Gradient(weights(step-1), tokens.Sequences)
@@ -115,7 +115,7 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldRes
 	if err := r.payloads.Put(commitment, payload); err != nil {
 		t.Fatal(err)
 	}
-	return heldResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true, Since: 1}
+	return attestedResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true, Since: 1}
 }
 
 // run advances the time. The client calls the auditor ten times a second.

@@ -147,7 +147,7 @@ type Auditor interface {
 	Open(step uint32, chunks []uint32) (audit.Opening, error)
 	// SetAttested tells the trainer whether a quorum of witnesses holds its newest result, which is
 	// from the given step. If not, the trainer rolls the momentum back to its previous value.
-	SetAttested(step uint32, held bool) error
+	SetAttested(step uint32, attested bool) error
 	// CheckLight returns the fault in a claim, or FaultNone. It makes only the checks that need no
 	// gradient.
 	CheckLight(c audit.Claim) audit.Fault

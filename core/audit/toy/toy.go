@@ -6,7 +6,7 @@
 //	gradient := toy.Gradient(weights, sequences)
 //	payload, err := part.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
 //	opening, err := part.Open(step, chunks)
-//	err = part.SetAttested(step, held)
+//	err = part.SetAttested(step, attested)
 //	part.Past.Note(step, weights) // once it is applied
 package toy
 
@@ -147,14 +147,14 @@ func taken(r codec.TensorResult, chunk int) audit.Taken {
 	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
 }
 
-// setAttested rolls the newest result back if no quorum attests it (held). It does nothing for a result that the
+// setAttested rolls the newest result back if no quorum attests it. It does nothing for a result that the
 // optimizer no longer keeps.
-func (o *Optimizer) setAttested(step uint32, held bool) error {
+func (o *Optimizer) setAttested(step uint32, attested bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.steps)
 	switch {
-	case held || n == 0 || o.steps[n-1].step < step:
+	case attested || n == 0 || o.steps[n-1].step < step:
 		return nil
 	case o.steps[n-1].step > step:
 		return fmt.Errorf("roll back step %d: %w", step, ErrStep)
@@ -242,8 +242,10 @@ type Part struct {
 	Past      Past
 }
 
-// SetAttested rolls the newest result back if no quorum attests it (held).
-func (p *Part) SetAttested(step uint32, held bool) error { return p.Optimizer.setAttested(step, held) }
+// SetAttested rolls the newest result back if no quorum attests it.
+func (p *Part) SetAttested(step uint32, attested bool) error {
+	return p.Optimizer.setAttested(step, attested)
+}
 
 // Open opens chunks of the newest step's result.
 func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
