@@ -49,7 +49,7 @@ func TestOf(t *testing.T) {
 	}
 	for _, path := range []string{filepath.Join(dir, "a", "b"), filepath.Join(file, "c")} {
 		if later, known := Of(path).Known(); !known || later > 2*free+1<<30 || Folder(path) != dir {
-			t.Errorf("%s: %d, %v; %s", path, later, known, Folder(path))
+			t.Errorf("%s: got %d, %v; %s; want known and later <= 2*free + 1<<30 and Folder(path) == dir", path, later, known, Folder(path))
 		}
 	}
 	if _, known := Of("/proc/self").Known(); known {

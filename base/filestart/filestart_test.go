@@ -85,7 +85,7 @@ func TestTextKeepsErrors(t *testing.T) {
 	for _, start := range []string{"a", "\ufeffa", strings.Repeat("a", 2*Size), wide16("\ufeffa", true), wide16("\ufeff"+strings.Repeat("a", Size), false)} {
 		got, err := io.ReadAll(Text(io.MultiReader(strings.NewReader(start), iotest.ErrReader(gone))))
 		if !errors.Is(err, gone) || strings.Trim(string(got), "a") != "" || len(got) == 0 {
-			t.Errorf("%q: %q, %v", start, got, err)
+			t.Errorf("%q: got %q, %v; want error %v and strings.Trim(string(got), \"a\") == \"\" and len(got) != 0", start, got, err, gone)
 		}
 	}
 }

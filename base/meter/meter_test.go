@@ -46,7 +46,7 @@ func TestLogged(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.HasSuffix(lines[0], `msg=hashing percent=10 MiB=100 left="2 min"`) || !strings.Contains(lines[1], "percent=20") {
-		t.Errorf("%q", lines)
+		t.Errorf("got %q; want len(lines) == 2 and text that ends with `msg=hashing percent=10 MiB=100 left=\"2 min\"` and text with \"percent=20\"", lines)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestRefuse(t *testing.T) {
 	d := net.Dialer{Control: refuse}
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		if conn, err := d.DialContext(context.Background(), "tcp", net.JoinHostPort(host, port)); !errors.Is(err, ErrInner) {
-			t.Errorf("%s: %v, %v", host, conn, err)
+			t.Errorf("%s: got %v, %v; want error ErrInner", host, conn, err)
 		}
 	}
 }

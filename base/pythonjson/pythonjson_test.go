@@ -45,7 +45,7 @@ func TestReaderKeepsErrors(t *testing.T) {
 	broken := errors.New("broken")
 	got, err := io.ReadAll(Reader(io.MultiReader(strings.NewReader("[NaN, -Inf"), iotest.ErrReader(broken))))
 	if string(got) != "[null, -Inf" || !errors.Is(err, broken) {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("got %s, %v; want string(got) == \"[null, -Inf\" and error %v", got, err, broken)
 	}
 }
 

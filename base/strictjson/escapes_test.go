@@ -14,7 +14,7 @@ func TestCheckEscapes(t *testing.T) {
 		`"\ud800"`: false, `"\udc00"`: false, `"\ud800\u0041"`: false, `"\ud83d\ud83d\ude00"`: false, `"\ud83dx"`: false, `"\uDFFF`: false,
 	} {
 		if err := CheckEscapes([]byte(text)); (err == nil) != good {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got %v; want (err == nil) == good", text, err)
 		}
 	}
 }

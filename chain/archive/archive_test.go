@@ -198,7 +198,7 @@ func tampered(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 		if _, _, err := archive.Replay(path, nil); !errors.Is(err, archive.ErrArchive) {
-			t.Errorf("%s: %v", subject, err)
+			t.Errorf("%s: got %v; want error archive.ErrArchive", subject, err)
 		}
 	}
 	refused("no record", nil)

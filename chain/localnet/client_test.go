@@ -51,7 +51,7 @@ func (c *client) do(keys []identity.Key, instructions ...transaction.Instruction
 	}
 	statuses, _, err := c.Statuses(ctx, []transaction.Signature{name}, false)
 	if err != nil || statuses[0] == nil || statuses[0].Err != nil {
-		c.Fatalf("%+v %v", statuses, err)
+		c.Fatalf("got %+v %v; want no error and statuses[0] != nil and statuses[0].Err == nil", statuses, err)
 	}
 	return name
 }
@@ -127,12 +127,12 @@ func TestClient(t *testing.T) {
 	name := c.do([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), receiver, sol))
 	c.nextSlots(5)
 	if n := <-notices; n.Signature != name || n.Err != nil || len(n.Logs) != 2 {
-		t.Errorf("%+v", n)
+		t.Errorf("got %+v; want n.Signature == name and n.Err == nil and len(n.Logs) == 2", n)
 	}
 	check := func(subject string, err error, good bool) {
 		t.Helper()
 		if err != nil || !good {
-			t.Errorf("%s: %v", subject, err)
+			t.Errorf("%s: got %v; want no error and good", subject, err)
 		}
 	}
 	height, err := c.BlockHeight(ctx, rpc.Processed)

@@ -104,7 +104,7 @@ func FuzzSubscribe(f *testing.F) {
 		if s, err := attempt(func() *subscription { return subscribe(n.endpoint, p) }); err == nil {
 			s.next(n.endpoint.view(s.commitment))
 		} else if toRPC(err).Code == codeInternal {
-			t.Errorf("%s %s: %v", method, params, err)
+			t.Errorf("%s %s: got %v; want toRPC(err).Code != codeInternal", method, params, err)
 		}
 	})
 }

@@ -182,7 +182,7 @@ func TestReplayRefuses(t *testing.T) {
 			}
 		}
 		if !errors.Is(err, errReplay) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error errReplay", name, err)
 		}
 		golden.Message(t, name, err)
 	}

@@ -259,7 +259,7 @@ func TestLandedTransaction(t *testing.T) {
 	bad := n.sendRaw(n.transfer(5000 * sol))
 	for slots, want := range map[int]string{0: "processed"} {
 		if got := n.status(name); got["confirmationStatus"] != want || slots != 0 {
-			t.Errorf("%v", got)
+			t.Errorf("got %v; want got[\"confirmationStatus\"] == want and 0", got)
 		}
 	}
 	for i, want := range []string{"confirmed", "confirmed", "confirmed", "finalized"} {
@@ -291,15 +291,15 @@ func TestLandedTransaction(t *testing.T) {
 	var all []struct{ Signature string }
 	n.mustCall(&all, "getSignaturesForAddress", public(n.payer).String())
 	if len(all) != 3 || all[0].Signature != bad || all[1].Signature != name { // and the airdrop
-		t.Errorf("%v", all)
+		t.Errorf("got %v; want len(all) == 3 and all[0].Signature == bad and all[1].Signature == name", all)
 	}
 	n.mustCall(&all, "getSignaturesForAddress", public(n.payer).String(), object{"before": bad, "limit": 1})
 	if len(all) != 1 || all[0].Signature != name {
-		t.Errorf("%v", all)
+		t.Errorf("got %v; want len(all) == 1 and all[0].Signature == name", all)
 	}
 	n.mustCall(&all, "getSignaturesForAddress", public(n.payer).String(), object{"until": name})
 	if len(all) != 1 || all[0].Signature != bad {
-		t.Errorf("%v", all)
+		t.Errorf("got %v; want len(all) == 1 and all[0].Signature == bad", all)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestSimulate(t *testing.T) {
 	raw := n.transfer(sol)
 	n.mustCall(&got, "simulateTransaction", base64Of(raw), object{"encoding": "base64", "commitment": "processed", "accounts": object{"addresses": []string{receiver}}})
 	if v := got.Value; v.Err != nil || v.UnitsConsumed != 150 || v.Accounts[0].Lamports != sol || v.Fee != 5000 {
-		t.Errorf("%+v", v)
+		t.Errorf("got %+v; want v.Err == nil and v.UnitsConsumed == 150 and v.Accounts[0].Lamports == sol and v.Fee == 5000", v)
 	}
 	if n.lamports(public(keyOf("receiver"))) != 0 {
 		t.Error("a simulation changed something")

@@ -68,7 +68,7 @@ func (l *listener) ask(method string, params string) message {
 	}
 	m := l.read()
 	if m.ID == nil || m.Method != "" {
-		l.Fatalf("%s: %+v", method, m)
+		l.Fatalf("%s: got %+v; want m.ID != nil and m.Method == \"\"", method, m)
 	}
 	return m
 }
@@ -101,7 +101,7 @@ func TestSubscriptions(t *testing.T) {
 		{"rootSubscribe", `[]`},
 	} {
 		if m := l.ask(q[0], q[1]); m.Error != nil {
-			t.Fatalf("%v: %v", q, m.Error)
+			t.Fatalf("%v: got %v; want m.Error == nil", q, m.Error)
 		}
 	}
 	name := n.sendRaw(n.transfer(sol))
@@ -126,10 +126,10 @@ func TestSubscriptions(t *testing.T) {
 	l.expect("slotNotification", `"slot":6`)
 	l.expect("rootNotification", `2`)
 	if m := l.ask("slotUnsubscribe", `[1]`); string(m.Result) != "true" {
-		t.Errorf("%+v", m)
+		t.Errorf("got %+v; want string(m.Result) == \"true\"", m)
 	}
 	if m := l.ask("slotUnsubscribe", `[1]`); m.Error == nil || m.Error.Code != codeParameters {
-		t.Errorf("%+v", m)
+		t.Errorf("got %+v; want m.Error != nil and m.Error.Code == codeParameters", m)
 	}
 	n.nextSlots(1)
 	l.expect("rootNotification", `3`)
@@ -218,7 +218,7 @@ func TestFaults(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
 	w := httptest.NewRecorder()
 	if n.endpoint.ServeHTTP(w, r); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "3" {
-		t.Errorf("%d %v", w.Code, w.Header())
+		t.Errorf("got %d %v; want w.Code == http.StatusTooManyRequests and w.Header().Get(\"Retry-After\") == \"3\"", w.Code, w.Header())
 	}
 	n.endpoint.SetFaults(Faults{Lost: 1})
 	if lost := n.sendRaw(n.transfer(1 * sol)); n.status(lost) != nil {

@@ -150,7 +150,7 @@ func sizeOf(t *testing.T, kind any) int {
 func TestResults(t *testing.T) {
 	for b, name := range builtinNames {
 		if again, ok := BuiltinError(name); !ok || again != b || builtinTexts[b] == "" {
-			t.Errorf("%d: %q, %q", b, name, builtinTexts[b])
+			t.Errorf("%d: got %q, %q; want ok and %q and builtinTexts[b] != \"\"", b, name, builtinTexts[b], b)
 		}
 	}
 	if _, ok := BuiltinError("Custom"); ok {
@@ -161,7 +161,7 @@ func TestResults(t *testing.T) {
 	}
 	for _, code := range []uint32{0, 19, 255, 259, 256 + uint32(coordinator.ErrFull)} {
 		if err := CustomError(code); !errors.Is(err, Code(code)) || err.Error() == "" {
-			t.Errorf("%d: %v", code, err)
+			t.Errorf("%d: got %v; want error Code(code) and err.Error() != \"\"", code, err)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func TestGrant(t *testing.T) {
 	s.must(act(2, coordinator.Join{}), "run", "member")
 	s.must(act(2, coordinator.Join{}), "run", "other")
 	if x := s.read("run"); len(x.State.Pending) != 2 || len(x.State.Authority.Authorizations) != 2 {
-		t.Errorf("%s", x.State.String())
+		t.Errorf("got %s; want len(x.State.Pending) == 2 and len(x.State.Authority.Authorizations) == 2", x.State.String())
 	}
 	before := s.account("spill").Lamports
 	s.free()

@@ -70,9 +70,9 @@ func TestTickPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plan("nobody is there", 0, 100, 0)
+	plan("the run has no clients", 0, 100, 0)
 	apply(1, coordinator.Join{})
-	plan("somebody waits: it arms", 0, 100, 1)
+	plan("a client waits: it arms", 0, 100, 1)
 	plan("armed just now", 100, 101, 0)
 	plan("armed: it can land in the slot that is drawn from", 100, 102, 0)
 	plan("armed: it lands behind the slot that is drawn from", 100, 103, 1)

@@ -143,7 +143,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 		bad := slices.Clone(good)
 		change(bad)
 		if _, err := Unmarshal(bad); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrMalformed", name, err)
 		}
 	}
 }

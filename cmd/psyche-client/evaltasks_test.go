@@ -51,7 +51,7 @@ func TestEvaluateTasks(t *testing.T) {
 	for line := bufio.NewScanner(samples); line.Scan(); lines++ {
 		var s sample
 		if err := json.Unmarshal(line.Bytes(), &s); err != nil || len(s.LogLikelihoods) != len(s.Choices) || s.Context == "" {
-			t.Fatalf("%s: %v", line.Text(), err)
+			t.Fatalf("%s: got %v; want no error and len(s.LogLikelihoods) == len(s.Choices) and s.Context != \"\"", line.Text(), err)
 		}
 		if s.Task == "piqa" {
 			right += s.Scores["acc"]
@@ -75,7 +75,7 @@ func TestEvaluateTasks(t *testing.T) {
 	}
 	again := evaluateTasks(t, "--eval-tasks", "piqa", "--eval-data", evalData, "--eval-task-max-docs", "3", "--prompt-task")
 	if again.Tasks["piqa"].Documents != 3 || again.Tasks["piqa"].Fewshot != 0 || again.Text == "" {
-		t.Errorf("%+v", again)
+		t.Errorf("got %+v; want again.Tasks[\"piqa\"].Documents == 3 and again.Tasks[\"piqa\"].Fewshot == 0 and again.Text != \"\"", again)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestEvaluateTasksOfTheHub(t *testing.T) {
 	t.Setenv("HF_TOKEN", "")
 	line := []string{"--eval-tasks", "arc_easy", "--eval-fewshot", "5"}
 	if got := evaluateTasks(t, line...).Tasks["arc_easy"]; got.Scores["acc_norm"] != 4./12 || got.Scores["acc"] != 1./12 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v; want got.Scores[\"acc_norm\"] == 4. / 12 and got.Scores[\"acc\"] == 1. / 12", got)
 	}
 	for _, request := range server.Requests() {
 		if strings.Contains(request, "README") || strings.Contains(request, "ARC-Challenge") {

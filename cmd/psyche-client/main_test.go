@@ -115,7 +115,7 @@ func TestInitModel(t *testing.T) {
 	}
 	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
 		if text, found := s.File(name); !found || !json.Valid(text) {
-			t.Errorf("%s: %q", name, text)
+			t.Errorf("%s: got %q; want found and json.Valid(text)", name, text)
 		}
 	}
 	again, _ := toy(t)

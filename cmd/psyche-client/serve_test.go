@@ -37,7 +37,7 @@ func TestServeLooks(t *testing.T) {
 		return r.lookAt(t.Context())
 	}
 	if got := look(host.Address, key, genesis, "run"); got.Prospect != supervisor.Open {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v; want got.Prospect == supervisor.Open", got)
 	}
 	if got := look(host.Address, backendtest.Key(3).ID(), genesis, "run"); got.Prospect != supervisor.OtherServer {
 		t.Errorf("different server: %+v", got)
@@ -83,7 +83,7 @@ func TestServeSkipsRunsForNewerVersions(t *testing.T) {
 	}
 	got := r.lookAt(t.Context())
 	if got.Prospect != supervisor.Later {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v; want got.Prospect == supervisor.Later", got)
 	}
 	golden.Message(t, "reason", errors.New(got.Reason), buildinfo.Version(), "VERSION")
 	if err := os.Rename(write(t, program+".new", []byte("new")), program); err != nil {

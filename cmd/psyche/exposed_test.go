@@ -27,7 +27,7 @@ func TestOpenRunsAreWarnedOf(t *testing.T) {
 			run.Config.InitMinClients, run.Config.VerificationPercent = test.members, test.percent
 			got := strings.Join(openWarnings(run), "\n")
 			if (got == "") != test.ok {
-				t.Errorf("got %q", got)
+				t.Errorf("got %q; want (got == \"\") == test.ok", got)
 			} else if !test.ok {
 				golden.Message(t, name, errors.New(got))
 			}

@@ -43,13 +43,13 @@ func TestServerInvites(t *testing.T) {
 		see("late", coordinator.Warmup)
 		text := log.String()
 		if strings.Count(text, "psyche-client join") != 2 || strings.Contains(text, "over") || strings.Contains(text, "--public-addr") {
-			t.Errorf("%s", text)
+			t.Errorf("got %s; want strings.Count(text, \"psyche-client join\") == 2 and no \"over\" in it and no \"--public-addr\" in it", text)
 		}
 		for id, hash := range map[string]byte{"early": 1, "late": 3} {
 			_, link, _ := strings.Cut(text, "'psyche://"+want+"/"+id)
 			link, _, _ = strings.Cut("psyche://"+want+"/"+id+link, "'")
 			if got, err := invite.Parse(link); err != nil || got.Key != key || got.Run != [32]byte{hash} || got.Addr() != want {
-				t.Errorf("%s: %+v, %v", id, got, err)
+				t.Errorf("%s: got %+v, %v; want no error and got.Key == key and got.Run == [32]byte{hash} and got.Addr() == want", id, got, err)
 			}
 		}
 	}

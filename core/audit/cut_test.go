@@ -37,7 +37,7 @@ func TestCut(t *testing.T) {
 		edge, k int
 	}{{[]int64{0}, 64, 8}, {[]int64{4, -1}, 64, 8}, {[]int64{1 << 30, 1 << 30}, 64, 8}, {[]int64{4}, 0, 8}, {[]int64{4}, 129, 8}, {[]int64{4}, 64, 0}} {
 		if s, err := audit.Cut(bad.shape, bad.edge, bad.k); !errors.Is(err, audit.ErrInvalid) {
-			t.Errorf("%+v: %+v, %v", bad, s, err)
+			t.Errorf("%+v: got %+v, %v; want error audit.ErrInvalid", bad, s, err)
 		}
 	}
 }

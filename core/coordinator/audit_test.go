@@ -45,10 +45,10 @@ func TestWitnessesReveal(t *testing.T) {
 		next   [32]byte
 	}{
 		{"nothing", [32]byte{}, 0, chainOf("a")[1]},
-		{"what it committed to", chainOf("a")[2], 0, chainOf("a")[2]},
-		{"what it has revealed", chainOf("a")[1], ErrInvalidAction, [32]byte{}},
-		{"what it reveals later", chainOf("a")[3], ErrInvalidAction, [32]byte{}},
-		{"what another one committed to", chainOf("b")[2], ErrInvalidAction, [32]byte{}},
+		{"the committed value", chainOf("a")[2], 0, chainOf("a")[2]},
+		{"an already revealed value", chainOf("a")[1], ErrInvalidAction, [32]byte{}},
+		{"a value that comes later", chainOf("a")[3], ErrInvalidAction, [32]byte{}},
+		{"the committed value of another member", chainOf("b")[2], ErrInvalidAction, [32]byte{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := chainedRun(t)

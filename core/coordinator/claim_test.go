@@ -102,7 +102,7 @@ func TestClaimsChangeNoRule(t *testing.T) {
 		t.Errorf("without claims: %+v", r)
 	}
 	if r, ok := loud.Claimed(); !ok || r.Step != loud.Progress.Step-1 || r.Losses().Median != 1<<16-1 {
-		t.Errorf("got %+v, %t", r, ok)
+		t.Errorf("got %+v, %t; want ok and r.Step == loud.Progress.Step - 1 and r.Losses().Median == 1<<16 - 1", r, ok)
 	}
 	for i := range loud.Epoch.Rounds {
 		for j := range loud.Epoch.Rounds[i].Witnesses {

@@ -316,7 +316,7 @@ func TestPlaces(t *testing.T) {
 		var s State
 		s.Config = Config{ProbationSteps: 1, InitMinClients: uint16(test.least)}
 		if got := s.places(test.regular, test.young); got != test.want {
-			t.Errorf("%+v: %d", test, got)
+			t.Errorf("%+v: got %d; want %d", test, got, test.want)
 		}
 		s.Config.ProbationSteps = 0
 		if got := s.places(test.regular, test.young); got != MaxClients-test.regular-test.young {

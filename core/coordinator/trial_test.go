@@ -379,7 +379,7 @@ func TestTrialsGoOn(t *testing.T) {
 			c.startTraining()
 			c.check()
 			if c.trial().Jurors != 10 || len(c.jury()) != 10 {
-				t.Fatalf("%+v", c.trial())
+				t.Fatalf("got %+v; want c.trial().Jurors == 10 and len(c.jury()) == 10", c.trial())
 			}
 			c.vote(true, 6)
 			if _, out := c.ejection(c.accused); !out {
@@ -488,7 +488,7 @@ func TestRunContinuesWithoutAuditsAndVotes(t *testing.T) {
 	c.rounds(35)
 	for i, client := range c.Epoch.Clients {
 		if client.Lateness != OnTime || client.State != Healthy || client.ID != before[i].ID {
-			t.Errorf("%+v", client)
+			t.Errorf("got %+v; want client.Lateness == OnTime and client.State == Healthy and client.ID == before[i].ID", client)
 		}
 	}
 }

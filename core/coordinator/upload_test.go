@@ -24,7 +24,7 @@ func TestContinuedRunStartsCold(t *testing.T) {
 	for _, wrong := range []Progress{{Step: 102}, {Epoch: 5, Step: 5}, {Step: 2, DataIndex: 1 << 40}, {Epoch: 1}} {
 		genesis.Progress = wrong
 		if _, err := genesis.State(); !errors.Is(err, ErrInvalidConfig) {
-			t.Errorf("%+v: %v", wrong, err)
+			t.Errorf("%+v: got %v; want error ErrInvalidConfig", wrong, err)
 		}
 	}
 }

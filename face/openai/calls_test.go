@@ -107,13 +107,13 @@ func TestToolsInChats(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(text(t, ask(t, "POST", url+chats, `{`+body+`}`))), &whole); err != nil || len(whole.Choices) != 1 {
-		t.Fatalf("%+v, %v", whole, err)
+		t.Fatalf("got %+v, %v; want no error and len(whole.Choices) == 1", whole, err)
 	}
 	var message struct {
 		Calls []struct{ ID string } `json:"tool_calls"`
 	}
 	if err := json.Unmarshal(whole.Choices[0].Message, &message); err != nil || len(message.Calls) != 1 {
-		t.Fatalf("%s, %v", whole.Choices[0].Message, err)
+		t.Fatalf("got %s, %v; want no error and len(message.Calls) == 1", whole.Choices[0].Message, err)
 	}
 	call := fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"weather","arguments":"{\"b\":1}"}}`, message.Calls[0].ID)
 	want := decoded(t, `{"role":"assistant","content":"I look. ","refusal":null,"tool_calls":[`+call+`]}`)
@@ -176,7 +176,7 @@ func TestToolsThatTemplatesDoNotShow(t *testing.T) {
 		}
 		body := strings.Replace(string(talk(`"role":"assistant","content":"","tool_calls":[{"function":{"name":"f"}}]`)), `"none"`, choice, 1)
 		if got := parse(t, text(t, ask(t, "POST", url+"/v1/chat/completions", body))); got.Error == nil || got.Error.Param != want || got.Error.Code != "unsupported_parameter" {
-			t.Errorf("%s: %+v", source, got.Error)
+			t.Errorf("%s: got %+v; want got.Error != nil and got.Error.Param == want and got.Error.Code == \"unsupported_parameter\"", source, got.Error)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestControlTokensInTools(t *testing.T) {
 	} {
 		got := parse(t, text(t, ask(t, "POST", url+"/v1/chat/completions", `{`+body+`}`)))
 		if got.Error == nil || got.Error.Param != want || got.Error.Code != "control_tokens" {
-			t.Errorf("%s: %+v", body, got)
+			t.Errorf("%s: got %+v; want got.Error != nil and got.Error.Param == want and got.Error.Code == \"control_tokens\"", body, got)
 		}
 	}
 }

@@ -33,11 +33,11 @@ func TestPromptShapes(t *testing.T) {
 	} {
 		r, wrong := decode([]byte(`{"model":"toy","prompt":`+body+`}`), false)
 		if wrong != nil {
-			t.Errorf("%s: %v", body, wrong)
+			t.Errorf("%s: got %v; want wrong == nil", body, wrong)
 			continue
 		}
 		if diff := cmp.Diff(want, r.prompts, cmp.AllowUnexported(prompt{})); diff != "" {
-			t.Errorf("%s: %s", body, diff)
+			t.Errorf("%s: got %s; want \"\"", body, diff)
 		}
 	}
 	for body, want := range map[string]string{
@@ -187,7 +187,7 @@ func TestOnePromptFails(t *testing.T) {
 	url := start(t, described(t, tokens), Limits{Running: 2, Waiting: 0, Time: time.Minute}, "")
 	r := ask(t, "POST", url+texts, `{"model":"toy","prompt":["a","b","a"]}`)
 	if got := parse(t, text(t, r)); r.StatusCode != http.StatusInternalServerError || got.Error.Type != "server_error" {
-		t.Errorf("%d %+v", r.StatusCode, got.Error)
+		t.Errorf("got %d %+v; want r.StatusCode == http.StatusInternalServerError and got.Error.Type == \"server_error\"", r.StatusCode, got.Error)
 	}
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -221,7 +221,7 @@ func TestDeveloper(t *testing.T) {
 		body := `{"model":"toy","messages":[{"role":"developer","content":"Be brief."},{"role":"user","content":"Hi"}]}`
 		got := parse(t, text(t, ask(t, "POST", start(t, m, limits, "")+"/v1/chat/completions", body)))
 		if len(got.Choices) != 1 || got.Choices[0].Message.Content != strings.ToUpper(want) {
-			t.Errorf("%s: %+v", source, got)
+			t.Errorf("%s: got %+v; want len(got.Choices) == 1 and got.Choices[0].Message.Content == strings.ToUpper(want)", source, got)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func logprobsOf(t *testing.T, body string) (logprobs any) {
 	t.Helper()
 	var got struct{ Choices []struct{ Logprobs any } }
 	if err := json.Unmarshal([]byte(body), &got); err != nil || len(got.Choices) != 1 {
-		t.Fatalf("%s: %v", body, err)
+		t.Fatalf("%s: got %v; want no error and len(got.Choices) == 1", body, err)
 	}
 	return got.Choices[0].Logprobs
 }
@@ -77,7 +77,7 @@ func TestLogprobs(t *testing.T) {
 	} {
 		got := logprobsOf(t, text(t, ask(t, "POST", url+texts, `{"model":"toy","prompt":"Hi",`+body+`}`)))
 		if diff := cmp.Diff(decoded(t, numbers(want)), got, close); diff != "" {
-			t.Errorf("%s: %s", body, diff)
+			t.Errorf("%s: got %s; want \"\"", body, diff)
 		}
 	}
 	const chats = "/v1/chat/completions"
@@ -91,7 +91,7 @@ func TestLogprobs(t *testing.T) {
 	} {
 		got := logprobsOf(t, text(t, ask(t, "POST", url+chats, `{`+hello+`,"max_tokens":1,`+body+`}`)))
 		if diff := cmp.Diff(decoded(t, numbers(want)), got, close); diff != "" {
-			t.Errorf("%s: %s", body, diff)
+			t.Errorf("%s: got %s; want \"\"", body, diff)
 		}
 	}
 }

@@ -474,7 +474,7 @@ func TestModelFails(t *testing.T) {
 	url := start(t, described(t, fails), limits, "")
 	r := ask(t, "POST", url+"/v1/chat/completions", `{"stream":true,"max_tokens":1,`+hello+`}`)
 	if body := text(t, r); r.StatusCode != http.StatusInternalServerError || parse(t, body).Error == nil || strings.Contains(body, "secret") {
-		t.Errorf("%d %s", r.StatusCode, body)
+		t.Errorf("got %d %s; want r.StatusCode == http.StatusInternalServerError and parse(t, body).Error != nil and no \"secret\" in it", r.StatusCode, body)
 	}
 	body := text(t, ask(t, "POST", url+"/v1/chat/completions", `{"stream":true,`+hello+`}`))
 	if !strings.Contains(body, `data: {"error":{`) || strings.Contains(body, "[DONE]") || strings.Contains(body, "secret") {

@@ -59,7 +59,7 @@ func TestEmptyArguments(t *testing.T) {
 	} {
 		r, wrong := decode(talk(`"role":"assistant","content":"","tool_calls":[{"function":`+function+`}]`), true)
 		if wrong != nil {
-			t.Errorf("%s: %+v", function, wrong)
+			t.Errorf("%s: got %+v; want wrong == nil", function, wrong)
 			continue
 		}
 		template, err := chat.Parse("{{ messages[1].content }}|{{ messages[1].tool_calls[0].function | tojson }}")

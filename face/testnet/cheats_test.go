@@ -28,8 +28,8 @@ func TestCheckCheats(t *testing.T) {
 		ok     bool
 	}{
 		"all is there":      {func(*Options) {}, 34, true},
-		"nobody cheats":     {func(o *Options) { *o = Options{} }, 0, true},
-		"nobody audits":     {func(*Options) {}, 0, false},
+		"no client cheats":  {func(o *Options) { *o = Options{} }, 0, true},
+		"no client audits":  {func(*Options) {}, 0, false},
 		"a resumed run":     {func(o *Options) { o.Resume = "x" }, 34, false},
 		"a chain":           {func(o *Options) { o.Chain.Used = true }, 34, false},
 		"no program":        {func(o *Options) { o.CheatBinary += "x" }, 34, false},
@@ -129,10 +129,10 @@ func TestRunsWithCheatsThatFail(t *testing.T) {
 		trials *Trials
 		cheat  int
 	}{
-		"nobody was found":         {seen(ids[0], [32]byte{9}, true), 1},
-		"somebody honest is out":   {seen(ids[0], ids[2], true), 1},
-		"the accuser is out":       {seen(ids[0], ids[1], false), 1},
-		"a cheat that was refuted": {seen(ids[1], ids[2], false), 1},
+		"no cheat was found":          {seen(ids[0], [32]byte{9}, true), 1},
+		"an honest client is ejected": {seen(ids[0], ids[2], true), 1},
+		"the accuser is out":          {seen(ids[0], ids[1], false), 1},
+		"a cheat that was refuted":    {seen(ids[1], ids[2], false), 1},
 	} {
 		tracker := newTracker(ids, testRun())
 		tracker.cheats[tracker.ids[c.cheat]] = &cheating{attack: "copy"}

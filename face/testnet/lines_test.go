@@ -20,7 +20,7 @@ func TestLinesBeforeThereIsARun(t *testing.T) {
 	lines.Update(Progress{State: event.State{RunState: "Warmup"}, Clients: make([]ClientProgress, 3), Changed: true})
 	lines.Update(Progress{State: event.State{RunState: "Warmup", Ready: 1}, Clients: make([]ClientProgress, 3)}) // no line
 	if got := out.String(); !strings.HasSuffix(got, "epoch 0  Warmup: 0 of 3 clients are members\n") {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q; want text that ends with \"epoch 0  Warmup: 0 of 3 clients are members\\n\"", got)
 	}
 }
 

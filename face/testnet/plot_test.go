@@ -21,7 +21,7 @@ func TestLossCurve(t *testing.T) {
 		"measured":                 {[2]float64{5.6, 3.1}, nil, []uint32{brown}},
 		"of the first model alone": {[2]float64{5.6, 0}, nil, []uint32{brown}},
 		"not measured":             {},
-		"somebody was killed":      {marks: []lossMark{killed}, want: []uint32{grey}},
+		"a client was killed":      {marks: []lossMark{killed}, want: []uint32{grey}},
 		"all":                      {[2]float64{5.6, 3.1}, []lossMark{killed, ejected}, []uint32{brown, grey, red}},
 	} {
 		path := filepath.Join(t.TempDir(), "loss.png")

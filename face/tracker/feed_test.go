@@ -157,6 +157,6 @@ func TestJSONLines(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	if value, there := fields["train/perplexity"]; !there || value != nil || fields["train/loss"] != 0.1 || fields["_step"] != 2.0 || fields["_timestamp"] != 5.5 {
-		t.Errorf("got %v", fields)
+		t.Errorf("got %v; want there and value == nil and fields[\"train/loss\"] == 0.1 and fields[\"_step\"] == 2.0 and fields[\"_timestamp\"] == 5.5", fields)
 	}
 }

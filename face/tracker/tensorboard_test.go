@@ -39,7 +39,7 @@ func fields(t *testing.T, b []byte) map[protowire.Number][][]byte {
 // length of a record of 24 bytes, which begins every event file.
 func TestMasked(t *testing.T) {
 	if got := masked([]byte{0x18, 0, 0, 0, 0, 0, 0, 0}); got != 0x224b7fa3 {
-		t.Errorf("got %#x", got)
+		t.Errorf("got %#x; want 0x224b7fa3", got)
 	}
 }
 

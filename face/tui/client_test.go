@@ -161,7 +161,7 @@ func TestHandler(t *testing.T) {
 	logger.Info("no")
 	logger.Error("broken", "err", errors.New("why"))
 	if w := c.Warnings(); len(w) != 1 || w[0].Text != "broken a=1 g.b=two g.err=why" || w[0].Level != slog.LevelError {
-		t.Errorf("got %+v", w)
+		t.Errorf("got %+v; want len(w) == 1 and w[0].Text == \"broken a=1 g.b=two g.err=why\" and w[0].Level == slog.LevelError", w)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestChart(t *testing.T) {
 	}
 	for _, points := range [][]point{{{1, 1}, {2, 1}}, {{9, 1}, {2, 5}}, {{4, 1e300}, {4, -1e300}}, {{1, math.MaxFloat64}, {2, -math.MaxFloat64}}, {{1, math.MaxFloat64}, {2, math.MaxFloat64}}} { // flat; steps that go back; one step
 		if lines := chart(points, 20, 3); len(lines) != 3 || lipgloss.Width(lines[0]) > 20 {
-			t.Errorf("%v: %q", points, lines)
+			t.Errorf("%v: got %q; want len(lines) == 3 and lipgloss.Width(lines[0]) <= 20", points, lines)
 		}
 	}
 }
@@ -182,6 +182,6 @@ func TestTrialsAreShown(t *testing.T) {
 	c.See(event.Event{Time: begun, Body: event.Trial{Accused: "9aBcDeFgHi", Accuser: "83JJ1FKjQv", Fault: "wrong result", What: "the accused is ejected"}})
 	story := c.seen.story
 	if text := story[len(story)-1].Text; !strings.Contains(text, "9aBcDe") || !strings.Contains(text, "(wrong result): the accused is ejected") {
-		t.Errorf("%q", text)
+		t.Errorf("got %q; want text with \"9aBcDe\" and text with \"(wrong result): the accused is ejected\"", text)
 	}
 }

@@ -135,7 +135,7 @@ func TestLinesArePrintable(t *testing.T) {
 	slog.New(c.Handler(slog.LevelInfo)).Info("joined", "run", text)
 	for _, lines := range [][]Line{s.Lines(), c.Warnings()} {
 		if len(lines) != 1 || lines[0].Text != "joined run=?]0;owned??[31mred? next" {
-			t.Errorf("%+q", lines)
+			t.Errorf("got %+q; want len(lines) == 1 and lines[0].Text == \"joined run=?]0;owned??[31mred? next\"", lines)
 		}
 	}
 }
@@ -182,6 +182,6 @@ func TestPauseAsksFirst(t *testing.T) {
 	m, _ = m.Update(tickMsg(begun))
 	m, _ = m.Update(tea.WindowSizeMsg{Width: 99, Height: 31})
 	if got := m.(serverModel); got.width != 99 || !got.at.Equal(begun) {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v; want got.width == 99 and got.at.Equal(begun)", got)
 	}
 }

@@ -49,7 +49,7 @@ func TestReferenceCheckpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, describe(got.Tensors)); diff != "" {
-			t.Errorf("%s: %s", layout, diff)
+			t.Errorf("%s: got %s; want \"\"", layout, diff)
 		}
 	}
 }

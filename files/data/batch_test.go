@@ -44,7 +44,7 @@ func TestHashOfABatch(t *testing.T) {
 		"nothing": {Batch{}, ""},
 	} {
 		if got := test.batch.Hash(); got != raw(test.want) {
-			t.Errorf("%s: %x", name, got)
+			t.Errorf("%s: got %x; want raw(test.want)", name, got)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestAnObjectThatIsReplaced(t *testing.T) {
 	server.Set("public", "10.ds", make([]byte, 66))
 	_, err := alone.Batch(context.Background(), assign.BatchID{End: 1})
 	if !errors.Is(err, tokens.ErrChanged) || !IsPermanent(err) || !strings.Contains(err.Error(), "Http gs://public") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error tokens.ErrChanged and IsPermanent(err) and text with \"Http gs://public\"", err)
 	}
 }
 

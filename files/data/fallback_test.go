@@ -107,7 +107,7 @@ func TestOtherDataDoesNotTakeOver(t *testing.T) {
 		}
 		_, err := p.Batch(context.Background(), assign.BatchID{End: 18})
 		if !errors.Is(err, ErrOtherData) || !errors.Is(err, tokens.ErrChanged) || !IsPermanent(err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrOtherData and error tokens.ErrChanged and IsPermanent(err)", name, err)
 		}
 	}
 }
@@ -156,11 +156,11 @@ func TestAFileReplacedOnTheServer(t *testing.T) {
 	}
 	_, err := p.Batch(context.Background(), assign.BatchID{Start: 1, End: 2})
 	if !errors.Is(err, tokens.ErrChanged) || !IsPermanent(err) || !strings.Contains(err.Error(), "/2.ds") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error tokens.ErrChanged and IsPermanent(err) and text with \"/2.ds\"", err)
 	}
 	// A permanent error of a location stays permanent when the client tries again.
 	if _, again := p.Batch(context.Background(), assign.BatchID{Start: 12, End: 13}); !errors.Is(again, tokens.ErrChanged) {
-		t.Errorf("got %v", again)
+		t.Errorf("got %v; want error tokens.ErrChanged", again)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestOnlyPublic(t *testing.T) {
 	}
 	for repo, want := range map[string]bool{"org/private": false, "org/gated": false, "org/public": false} {
 		if err := client(func(o *hub.Options) { o.Token = "hf_write" }).CheckPublic(t.Context(), repo, commits[repo]); (err == nil) != want {
-			t.Errorf("%s: %v", repo, err)
+			t.Errorf("%s: got %v; want (err == nil) == want", repo, err)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func TestFind(t *testing.T) {
 		})
 	}
 	if _, err := LoadDir(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, ErrNone) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error ErrNone", err)
 	}
 }
 
@@ -90,6 +90,6 @@ func TestLoadByName(t *testing.T) {
 		}
 	}
 	if _, err := Load(filepath.Join(dir, "c.json")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error os.ErrNotExist", err)
 	}
 }

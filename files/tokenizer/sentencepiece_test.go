@@ -169,7 +169,7 @@ func TestSentencePieceNames(t *testing.T) {
 		t.Errorf("<s> is added: %v, special: %v", added, special)
 	}
 	if ids := encode(t, tokenizer, " <s>  abx  yb"); !slices.Equal(ids, []int32{2, 0, 2, 5, 0, 2, 0, 4}) {
-		t.Errorf("got %v", ids)
+		t.Errorf("got %v; want []int32{2, 0, 2, 5, 0, 2, 0, 4}", ids)
 	}
 }
 

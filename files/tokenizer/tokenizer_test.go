@@ -88,10 +88,10 @@ func TestIDsMayBePermuted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ids := encode(t, tokenizer, "AB\xff"); !slices.Equal(ids, []int32{66, 65, 255}) {
-		t.Errorf("got %v", ids)
+		t.Errorf("got %v; want []int32{66, 65, 255}", ids)
 	}
 	if back, err := tokenizer.Decode([]int32{66, 65}); err != nil || string(back) != "AB" {
-		t.Errorf("got %q, %v", back, err)
+		t.Errorf("got %q, %v; want no error and string(back) == \"AB\"", back, err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestHostilePatternEnds(t *testing.T) {
 	slow.expr.MatchTimeout = 50_000_000 // ns
 	err = slow.each([]byte(strings.Repeat("ab", 40)), func(int, int) error { return nil })
 	if !errors.Is(err, errPatternCost) || !strings.Contains(err.Error(), "here") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error errPatternCost and text with \"here\"", err)
 	}
 }
 
@@ -381,7 +381,7 @@ func FuzzEncode(f *testing.F) {
 		ids, err := tokenizer.Encode([]byte(text))
 		if !utf8.ValidString(text) {
 			if !errors.Is(err, errNotUTF8) {
-				t.Fatalf("got %v", err)
+				t.Fatalf("got %v; want error errNotUTF8", err)
 			}
 			return
 		}

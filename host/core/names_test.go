@@ -15,7 +15,7 @@ func TestNames(t *testing.T) {
 	call("Ada")
 	n.Note(ada, coordinator.Ready{}, s)
 	if n[identity.ID(ada)] != "Ada" {
-		t.Errorf("%v", n)
+		t.Errorf("got %v; want n[identity.ID(ada)] == \"Ada\"", n)
 	}
 	call("Lovelace")
 	if n[identity.ID(ada)] != "Lovelace" {

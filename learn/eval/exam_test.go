@@ -35,7 +35,7 @@ func named(t *testing.T, name string) Task {
 func TestParse(t *testing.T) {
 	tasks, err := Parse("arc-easy, MMLU_pro,piqa")
 	if err != nil || len(tasks) != 3 || tasks[0].Name != "arc_easy" || tasks[1].Name != "mmlu_pro" {
-		t.Errorf("%v, %v", tasks, err)
+		t.Errorf("got %v, %v; want no error and len(tasks) == 3 and tasks[0].Name == \"arc_easy\" and tasks[1].Name == \"mmlu_pro\"", tasks, err)
 	}
 	for _, bad := range []string{"", "arc", "piqa,piqa", "piqa,"} {
 		if _, err := Parse(bad); err == nil {
@@ -118,7 +118,7 @@ func TestFindsSplits(t *testing.T) {
 		"ARC-Easy/testing.jsonl": false,
 	} {
 		if got := belongs(path, "ARC-Easy", "test"); got != want {
-			t.Errorf("%s: %v", path, got)
+			t.Errorf("%s: got %v; want %v", path, got, want)
 		}
 	}
 	if !belongs("test.jsonl", "", "test") || !belongs("data/test-1-of-2.parquet", "", "test") {
@@ -149,7 +149,7 @@ func TestHubIsAskedForTheConvertedBranch(t *testing.T) {
 func TestCapitalized(t *testing.T) {
 	for text, want := range map[string]string{"": "", "a BC": "A bc", "éCLAIR": "Éclair", " X": " x"} {
 		if got := capitalized(text); got != want {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf("%q: got %q; want %q", text, got, want)
 		}
 	}
 }

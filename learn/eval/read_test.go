@@ -49,7 +49,7 @@ func TestPythonsConstants(t *testing.T) {
 		t.Fatal(rows, err)
 	}
 	if rows[0]["text"] != "a NaN" || rows[0]["score"] != nil || rows[1]["score"] != math.Inf(-1) {
-		t.Errorf("%v", rows)
+		t.Errorf("got %v; want rows[0][\"text\"] == \"a NaN\" and rows[0][\"score\"] == nil and rows[1][\"score\"] == math.Inf(-1)", rows)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestProvidedEmptyGroups(t *testing.T) {
 	}
 	for _, name := range []string{"between", "first"} {
 		if diff := cmp.Diff(whole, read(name)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: got %s; want \"\"", name, diff)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestLinesInOtherEncodings(t *testing.T) {
 		if !good {
 			golden.Message(t, content, err)
 		} else if err != nil || len(rows) == 0 || rows[0]["text"] != "a" {
-			t.Errorf("%q: %v, %v", content, rows, err)
+			t.Errorf("%q: got %v, %v; want no error and len(rows) != 0 and rows[0][\"text\"] == \"a\"", content, rows, err)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestDamagedLines(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "test.jsonl")
 		place(t, path, "{\"text\":\"\\ud83d\\ude42\"}\n"+line+"\n")
 		if rows, err := readSplit(t.Context(), []string{path}, []string{"text"}, 9); !errors.Is(err, ErrDocument) {
-			t.Errorf("%s: %v, %v", line, rows, err)
+			t.Errorf("%s: got %v, %v; want error ErrDocument", line, rows, err)
 		} else {
 			golden.Message(t, line, err)
 		}
@@ -118,7 +118,7 @@ func TestObjectsOfOnlyNulls(t *testing.T) {
 		path := filepath.Join("..", "..", "files", "data", "prepare", "testdata", "empty", "nulls.parquet")
 		rows, err := readSplit(t.Context(), []string{path}, []string{column}, 9)
 		if err != nil || len(rows) != 3 || rows[0][column] != nil {
-			t.Errorf("%s: %v, %v", column, rows, err)
+			t.Errorf("%s: got %v, %v; want no error and len(rows) == 3 and rows[0][column] == nil", column, rows, err)
 		}
 	}
 }

@@ -236,7 +236,7 @@ func TestEndedContext(t *testing.T) {
 		"handshake": c.Handshake(ctx, time.Hour), "reads": c.BoundReads(ctx, time.Hour), "writes": c.BoundWrites(ctx, time.Hour),
 	} {
 		if !errors.Is(err, errRefused) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error errRefused", name, err)
 		}
 	}
 	c.Close(errRefused)

@@ -127,7 +127,7 @@ func TestSignedHelloIsStillChecked(t *testing.T) {
 		"control bytes": {Role: RoleParticipant, Addrs: []string{"\x1b[2J"}},
 	} {
 		if _, err := OpenHello(hello.Sign(nil, testKey, [32]byte{}, identity.ID{}), [32]byte{}, identity.ID{}); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrMalformed", name, err)
 		}
 	}
 }
@@ -141,13 +141,13 @@ func TestWelcomeRefuses(t *testing.T) {
 		"long address": {Version: "0.2.0", Address: "https://" + strings.Repeat("x", release.MaxAddress)},
 	} {
 		if _, err := DecodeWelcome(Welcome{Requires: requires}.AppendTo(nil)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrMalformed", name, err)
 		}
 	}
 	want := Welcome{Host: testKey.ID(), Draws: [32]byte{1}, Requires: testRequirement, Genesis: []byte("genesis")}
 	payload := want.AppendTo(nil)
 	if got, err := DecodeWelcome(payload); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v; want no error and %+v", got, err, want)
 	}
 	head := len(payload) - len(want.Genesis)
 	for n := range head {
@@ -195,7 +195,7 @@ func TestDecodePeersRefusesDisorder(t *testing.T) {
 		"long name":  {{ID: identity.ID{1}, Name: strings.Repeat("n", coordinator.MaxMemberName+1)}},
 	} {
 		if _, err := DecodePeers(AppendPeers(nil, peers)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrMalformed", name, err)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestDecodePeersRefusesDisorder(t *testing.T) {
 func TestRefusalTextIsSafeToShow(t *testing.T) {
 	r, err := DecodeRefusal(Refusal{Code: RefusedBusy, Reason: "\x1b[31mred\xff"}.AppendTo(nil))
 	if err != nil || r.Reason != `"\x1b[31mred\xff"` {
-		t.Fatalf("%q, %v", r.Reason, err)
+		t.Fatalf("got %q, %v; want no error and r.Reason == `\"\\x1b[31mred\\xff\"`", r.Reason, err)
 	}
 	long := Refusal{Code: RefusedBusy, Reason: strings.Repeat("x", 2*maxReason)}.AppendTo(nil)
 	if r, err := DecodeRefusal(long); err != nil || len(r.Reason) != maxReason {
@@ -223,7 +223,7 @@ func TestAckSaysWhy(t *testing.T) {
 	} {
 		got, err := DecodeAck(test.ack.AppendTo(nil))
 		if err != nil || got != test.ack {
-			t.Fatalf("%+v, %v", got, err)
+			t.Fatalf("got %+v, %v; want no error and %+v", got, err, test.ack)
 		}
 		if text := fmt.Sprint(got.Err()); text != test.want || test.ack.Code != 0 && !errors.Is(got.Err(), test.ack.Code) {
 			t.Errorf("error %s, want %s", text, test.want)

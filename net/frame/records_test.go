@@ -29,7 +29,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 			}
 			got, err := DecodeRecords(want.AppendTo(nil, here), there)
 			if err != nil || got.First != first || !bytes.Equal(got.Raw, want.Raw) || !slices.Equal(got.Heads, want.Heads) {
-				t.Fatalf("got %+v, %v", got, err)
+				t.Fatalf("got %+v, %v; want no error and got.First == first and want.Raw and want.Heads", got, err)
 			}
 			n := 0
 			err = got.Each(func(r []byte) error {
@@ -82,7 +82,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 		"unpacks to too much": bomb, "too many heads": many, "a head of nothing": append(append(bytes.Clone(good[:8]), 1), make([]byte, wire.HeadSize)...),
 	} {
 		if _, err := DecodeRecords(payload, nil); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrMalformed", name, err)
 		}
 	}
 	if err := (Records{Raw: []byte{9, 1}}).Each(func([]byte) error { return nil }); !errors.Is(err, ErrMalformed) {

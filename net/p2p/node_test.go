@@ -202,7 +202,7 @@ func TestLargeRequestsTakeBoundedMemory(t *testing.T) {
 		{"again", nodes[2], most, nil},
 	} {
 		if _, err := test.from.Request(testContext(t), nodes[0].ID(), echo, make([]byte, test.size), 0); !errors.Is(err, test.want) {
-			t.Errorf("%s: %v", test.name, err)
+			t.Errorf("%s: got %v; want error %v", test.name, err, test.want)
 		}
 	}
 }

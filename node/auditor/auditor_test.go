@@ -169,7 +169,7 @@ func TestTrial(t *testing.T) {
 			}
 			r.run(5 * time.Second)
 			if v, voted := r.submitted["vote on "+identity.ID(r.other).String()].(coordinator.Vote); !voted || v.Guilty != c.guilty {
-				t.Errorf("%+v", r.submitted)
+				t.Errorf("got %+v; want voted and v.Guilty == c.guilty", r.submitted)
 			}
 		})
 	}

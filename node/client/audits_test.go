@@ -199,7 +199,7 @@ func underStrain(t *testing.T, s strain) (lost int, outcomes map[string]int) {
 	checkNobodyAccused(t, w, members)
 	for _, m := range members[:count-1] {
 		if desynchronised := all[event.Desynchronised](m); len(desynchronised) > 0 {
-			t.Errorf("%s: %+v", m.id.Short(), desynchronised)
+			t.Errorf("%s: got %+v; want len(desynchronised) == 0", m.id.Short(), desynchronised)
 		}
 	}
 	if applied := len(all[event.Applied](members[0])); applied != rounds {

@@ -137,7 +137,7 @@ func TestEquivocatingTrainer(t *testing.T) {
 		for _, m := range []*member{a, b, c} {
 			equivocations += len(all[event.Equivocation](m))
 			if lost := all[event.Desynchronised](m); len(lost) != 0 {
-				t.Errorf("%+v", lost)
+				t.Errorf("got %+v; want len(lost) == 0", lost)
 			}
 		}
 		if equivocations == 0 {
@@ -238,7 +238,7 @@ func TestFalseReportsOfIntermediateCheckpoints(t *testing.T) {
 		finishEqual(w, honest...)
 		for _, m := range honest {
 			if lost := all[event.Desynchronised](m); len(lost) > 0 {
-				t.Errorf("%+v", lost)
+				t.Errorf("got %+v; want len(lost) == 0", lost)
 			}
 		}
 		if s := w.host.State(); f.reports.Load() == 0 || len(s.Lapses) > 0 {

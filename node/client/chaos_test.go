@@ -79,7 +79,7 @@ func chaos(t *testing.T, seed uint64) {
 	finishEqual(w, steady...)
 	for _, m := range steady {
 		if lost := all[event.Desynchronised](m); len(lost) != 0 {
-			t.Errorf("%s: %+v", m.id.Short(), lost)
+			t.Errorf("%s: got %+v; want len(lost) == 0", m.id.Short(), lost)
 		}
 	}
 }

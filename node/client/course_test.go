@@ -68,7 +68,7 @@ func TestReconfigure(t *testing.T) {
 				t.Errorf("the trainer is built from %q", got)
 			}
 			if lost := all[event.Desynchronised](m); len(lost) != 0 {
-				t.Errorf("%+v", lost)
+				t.Errorf("got %+v; want len(lost) == 0", lost)
 			}
 		}
 	})

@@ -99,7 +99,7 @@ func TestEquivocatorIsEjected(t *testing.T) {
 						t.Errorf("an honest member is %v", got)
 					}
 					if lost := all[event.Desynchronised](m); len(lost) != 0 {
-						t.Errorf("%+v", lost)
+						t.Errorf("got %+v; want len(lost) == 0", lost)
 					}
 				}
 			})

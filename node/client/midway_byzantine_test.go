@@ -253,7 +253,7 @@ func TestSharingAModelTakesNoMemoryOfResults(t *testing.T) {
 		finishEqual(w, members...) // a finished member may stay for a while for members that may come back
 		for _, m := range members {
 			if lost := all[event.Desynchronised](m); len(lost) > 0 {
-				t.Errorf("%s: %+v", m.id.Short(), lost)
+				t.Errorf("%s: got %+v; want len(lost) == 0", m.id.Short(), lost)
 			}
 		}
 	})

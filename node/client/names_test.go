@@ -17,7 +17,7 @@ func TestNamesOfMembers(t *testing.T) {
 		finishEqual(w, a, b)
 		for _, m := range []*member{a, b} {
 			if named := all[event.Named](m); len(named) != 1 || named[0] != (event.Named{Client: a.id.String(), Name: "Ada"}) {
-				t.Errorf("%+v", named)
+				t.Errorf("got %+v; want len(named) == 1 and named[0] == (event.Named{Client: a.id.String(), Name: \"Ada\"})", named)
 			}
 		}
 	})

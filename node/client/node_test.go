@@ -87,7 +87,7 @@ func TestResultsAreAppliedTwoRoundsLater(t *testing.T) {
 		finishEqual(w, a, b, again)
 		for _, m := range []*member{a, b} {
 			if lost := all[event.Desynchronised](m); len(lost) != 0 {
-				t.Errorf("%+v", lost)
+				t.Errorf("got %+v; want len(lost) == 0", lost)
 			}
 			checkLag(t, m, 2, 12)
 		}

@@ -83,7 +83,7 @@ func TestTokensAreReadOnce(t *testing.T) {
 	d.work()
 	for range 2 {
 		if got := d.read(batch(4, 8), time.Second); got == nil || got.ID != batch(4, 8) || len(got.Sequences) != 4 {
-			t.Fatalf("got %+v", got)
+			t.Fatalf("got %+v; want got != nil and got.ID == batch(4, 8) and len(got.Sequences) == 4", got)
 		}
 	}
 	if len(d.reads) != 1 {

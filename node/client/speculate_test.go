@@ -107,7 +107,7 @@ func TestMispredictedOutcomeIsUndone(t *testing.T) {
 		d.cancel()
 		d.wait()
 		if lost := all[event.Desynchronised](a); len(lost) != 0 {
-			t.Errorf("%+v", lost)
+			t.Errorf("got %+v; want len(lost) == 0", lost)
 		}
 		if m := a.node.engine.outlook.Mistakes; m != 1 {
 			t.Errorf("the victim mispredicted %d times, want once", m)

@@ -47,7 +47,7 @@ func TestValuesOfAChain(t *testing.T) {
 	}
 	ready, ok := r.ready(member, 4, now)
 	if !ok || ready.Next == member.Commitment {
-		t.Fatalf("%+v, %v", ready, ok)
+		t.Fatalf("got %+v, %v; want ok and ready.Next != member.Commitment", ready, ok)
 	}
 	reveal(t, member, ready.Reveal)
 	member.Commitment = ready.Next

@@ -57,10 +57,10 @@ func TestLedger(t *testing.T) {
 	)
 	c := l.Card(s, [32]byte{7}, 4)
 	if m := member(c, ada); m.Name != "Ada" || m.Rounds != 4 || m.Sequences != 10 {
-		t.Errorf("%+v", m)
+		t.Errorf("got %+v; want m.Name == \"Ada\" and m.Rounds == 4 and m.Sequences == 10", m)
 	}
 	if m := member(c, bob); m.Name != "" || m.Rounds != 3 || m.Sequences != 12 {
-		t.Errorf("%+v", m)
+		t.Errorf("got %+v; want m.Name == \"\" and m.Rounds == 3 and m.Sequences == 12", m)
 	}
 	if c.Counted != (checkpoint.CardRounds{First: 1, Last: 4, Rounds: 4, Complete: true}) || c.Loss != 2.5 || c.LogEntry != 7 || !strings.HasPrefix(c.LogHash, "ab") {
 		t.Errorf("%+v", c)

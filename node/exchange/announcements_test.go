@@ -15,11 +15,11 @@ func TestAnnouncementsGolden(t *testing.T) {
 	const want = "0300" + "0300" + "616263" + "0000" + "0100" + "64"
 	packed := encodeAnnouncements([][]byte{[]byte("abc"), {}, []byte("d")})
 	if got := hex.EncodeToString(packed); got != want {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s; want %s", got, want)
 	}
 	raws, err := decodeAnnouncements(packed)
 	if err != nil || len(raws) != 3 || string(raws[0]) != "abc" || len(raws[1]) != 0 || string(raws[2]) != "d" {
-		t.Errorf("got %q, %v", raws, err)
+		t.Errorf("got %q, %v; want no error and len(raws) == 3 and string(raws[0]) == \"abc\" and len(raws[1]) == 0 and string(raws[2]) == \"d\"", raws, err)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestAnnouncementsMalformed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := decodeAnnouncements(b); !errors.Is(err, errMalformed) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v; want error errMalformed", err)
 			}
 		})
 	}

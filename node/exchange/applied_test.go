@@ -36,11 +36,11 @@ func TestAppliedGolden(t *testing.T) {
 	rounds := []AppliedRound{testApplied(5, 4, 84), testApplied(6, 4)}
 	packed := encodeApplied(rounds)
 	if got := hex.EncodeToString(packed); got != want {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s; want %s", got, want)
 	}
 	got, err := decodeApplied(packed, 4, 6)
 	if err != nil || len(got) != 2 || got[0].Step != 5 || got[0].Results[0] != rounds[0].Results[0] || got[1].Step != 6 {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, %v; want no error and len(got) == 2 and got[0].Step == 5 and got[0].Results[0] == rounds[0].Results[0] and got[1].Step == 6", got, err)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestAppliedMalformed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := decodeApplied(test.b, test.after, test.until); !errors.Is(err, errMalformed) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v; want error errMalformed", err)
 			}
 		})
 	}

@@ -45,7 +45,7 @@ func TestCacheSkipsVerifiedAnnouncements(t *testing.T) {
 	s.PutBatch(7, 0, 2, [][]byte{[]byte("a")})
 	s.PutBatch(7, 1, 2, [][]byte{[]byte("c"), []byte("d")})
 	if got := s.Unknown(7, raws()); len(got) != 1 || string(got[0]) != "b" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q; want len(got) == 1 and string(got[0]) == \"b\"", got)
 	}
 	s.PutBatch(7, 0, 2, [][]byte{[]byte("b")}) // replaces the second announcement
 	if got := s.Unknown(7, raws()); len(got) != 1 || string(got[0]) != "a" {
@@ -81,7 +81,7 @@ func TestCacheAnswersRequests(t *testing.T) {
 		{"a short request for a model", ask(model, nil), errMalformed},
 	} {
 		if !errors.Is(test.err, test.want) || (test.want == nil) != (test.err == nil) {
-			t.Errorf("%s: %v", test.subject, test.err)
+			t.Errorf("%s: got %v; want error %v and (test.want == nil) == (test.err == nil)", test.subject, test.err, test.want)
 		}
 	}
 	s.DropRound(7)

@@ -74,7 +74,7 @@ func TestAskedAndServed(t *testing.T) {
 		t.Helper()
 		for name, err := range map[string]error{"round": round(), "model": model(), "results": results(), "replica": replica()} {
 			if !errors.Is(err, want) || (want == nil) != (err == nil) {
-				t.Errorf("%s, %s: %v", name, subject, err)
+				t.Errorf("%s, %s: got %v; want error %v and (want == nil) == (err == nil)", name, subject, err, want)
 			}
 		}
 	}

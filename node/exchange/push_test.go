@@ -38,7 +38,7 @@ func TestPushed(t *testing.T) {
 		"large announcement": EncodePush(make([]byte, MaxAnnouncementSize+1), []byte("x")),
 	} {
 		if _, _, err := decodePush(b); !errors.Is(err, errMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error errMalformed", name, err)
 		}
 	}
 }

@@ -116,12 +116,12 @@ func TestLostBlobIsFetchedAgain(t *testing.T) {
 	r.tally.Hold(r.slot, c, 3)
 	o := r.tally.Judge(r.clock.now, true)
 	if payloads, _, err := Read(t.Context(), r.store, o.Sources); err != nil || string(payloads[0]) != "xyz" {
-		t.Fatalf("%q, %v", payloads, err)
+		t.Fatalf("got %q, %v; want no error and string(payloads[0]) == \"xyz\"", payloads, err)
 	}
 	r.store.Drop(c.Commitment)
 	_, lost, err := Read(t.Context(), r.store, o.Sources)
 	if !slices.Equal(lost, []*tally.Candidate{c}) || !errors.Is(err, errGone) {
-		t.Fatalf("%+v, %v", lost, err)
+		t.Fatalf("got %+v, %v; want []*tally.Candidate{c} and error errGone", lost, err)
 	}
 	r.lose(lost)
 	if o := r.tally.Judge(r.clock.now, true); o.Missing != 1 || r.tally.Unfetched() != 1 || c.Attempts != 1 || len(r.wants()) != 0 {
@@ -182,17 +182,17 @@ func TestResultsAfterAFetch(t *testing.T) {
 		retry    time.Duration // 0: at once, or never
 		notified notified
 	}{
-		"it is valid":                  {func(*rig, *tally.Candidate) {}, tally.Held, 0, notified{held: 1, fetches: 1}},
-		"its size is disputed":         {func(_ *rig, c *tally.Candidate) { c.Disputed, c.Size = true, 1<<20 }, tally.Held, 0, notified{held: 1, fetches: 1}},
-		"it is not a result":           {func(r *rig, c *tally.Candidate) { r.store.blobs[c.Commitment] = make([]byte, c.Size) }, tally.Refused, 0, notified{rejected: 1, dropped: 1, fetches: 1}},
-		"it is larger than any result": {func(_ *rig, c *tally.Candidate) { c.Size = 1 << 20 }, tally.Refused, 0, notified{rejected: 1}},
-		"it comes too late":            {func(r *rig, _ *tally.Candidate) { r.owner.late = true }, tally.Refused, 0, notified{dropped: 1, fetches: 1}},
-		"nobody has it":                {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment) }, tally.Announced, Pause, notified{fetches: 1}},
-		"nobody has it, once more":     {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment); c.Attempts = 1 }, tally.Announced, again, notified{fetches: 1}},
-		"there is no room":             {func(r *rig, _ *tally.Candidate) { r.store.err = env.ErrNoRoom }, tally.Announced, Pause, notified{noRoom: 1, fetches: 1}},
-		"the holders let time pass":    {func(r *rig, _ *tally.Candidate) { r.store.err = context.DeadlineExceeded }, tally.Announced, Pause, notified{fetches: 1, stalls: 1}},
-		"it is stopped on its way":     {func(r *rig, c *tally.Candidate) { r.begin(); r.Stop(c) }, tally.Announced, Pause, notified{fetches: 1}},
-		"it is not time to fetch it":   {func(r *rig, c *tally.Candidate) { c.RetryAt = r.clock.now.Add(1) }, tally.Announced, 1, notified{}},
+		"it is valid":                            {func(*rig, *tally.Candidate) {}, tally.Held, 0, notified{held: 1, fetches: 1}},
+		"its size is disputed":                   {func(_ *rig, c *tally.Candidate) { c.Disputed, c.Size = true, 1<<20 }, tally.Held, 0, notified{held: 1, fetches: 1}},
+		"it is not a result":                     {func(r *rig, c *tally.Candidate) { r.store.blobs[c.Commitment] = make([]byte, c.Size) }, tally.Refused, 0, notified{rejected: 1, dropped: 1, fetches: 1}},
+		"it is larger than any result":           {func(_ *rig, c *tally.Candidate) { c.Size = 1 << 20 }, tally.Refused, 0, notified{rejected: 1}},
+		"it comes too late":                      {func(r *rig, _ *tally.Candidate) { r.owner.late = true }, tally.Refused, 0, notified{dropped: 1, fetches: 1}},
+		"no holder has it":                       {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment) }, tally.Announced, Pause, notified{fetches: 1}},
+		"no holder has it at the second attempt": {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment); c.Attempts = 1 }, tally.Announced, again, notified{fetches: 1}},
+		"there is no room":                       {func(r *rig, _ *tally.Candidate) { r.store.err = env.ErrNoRoom }, tally.Announced, Pause, notified{noRoom: 1, fetches: 1}},
+		"the holders let time pass":              {func(r *rig, _ *tally.Candidate) { r.store.err = context.DeadlineExceeded }, tally.Announced, Pause, notified{fetches: 1, stalls: 1}},
+		"it is stopped on its way":               {func(r *rig, c *tally.Candidate) { r.begin(); r.Stop(c) }, tally.Announced, Pause, notified{fetches: 1}},
+		"it is not time to fetch it":             {func(r *rig, c *tally.Candidate) { c.RetryAt = r.clock.now.Add(1) }, tally.Announced, 1, notified{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, clienttest.Hash(1))

@@ -306,8 +306,8 @@ func TestLeavesARunWithoutProgress(t *testing.T) {
 		a, b  func(hours int) Progress
 		after int // hours; 0: never
 	}{
-		"nobody comes":              {func(int) Progress { return Progress{Clients: 1} }, func(int) Progress { return training }, 6},
-		"somebody comes and goes":   {func(h int) Progress { return Progress{Clients: 1 + h%2} }, func(int) Progress { return training }, 7},
+		"no client comes":           {func(int) Progress { return Progress{Clients: 1} }, func(int) Progress { return training }, 6},
+		"a client comes and goes":   {func(h int) Progress { return Progress{Clients: 1 + h%2} }, func(int) Progress { return training }, 7},
 		"one comes after the other": {func(h int) Progress { return Progress{Clients: 1 + h/5} }, func(int) Progress { return training }, 0},
 		"rounds take hours":         {func(int) Progress { return Progress{Clients: 3, Training: true} }, func(int) Progress { return training }, 0},
 		"the other one waits too":   {func(int) Progress { return Progress{Clients: 1} }, func(int) Progress { return Progress{} }, 0},
@@ -387,7 +387,7 @@ func TestJudge(t *testing.T) {
 			Ejections: []coordinator.Ejection{{Client: me, Until: 3}, {Client: coordinator.ClientID{9}, Until: 9}}}}, Open},
 	} {
 		if got := Judge(&s.State, &key, s.Authority.MayJoin(me)); got.Prospect != s.want {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: got %+v; want got.Prospect == s.want", name, got)
 		} else {
 			golden.Message(t, name, errors.New(got.Reason))
 		}

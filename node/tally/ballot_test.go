@@ -167,11 +167,11 @@ func TestInformed(t *testing.T) {
 		unknown    []int
 		want       []uint16
 	}{
-		"who signed the root":                  {clienttest.Proofs(seed, ids, []Commitment{a, b, c}, []Commitment{a, none, c}, []Commitment{a, b, c}), [][]Commitment{{a}, nil, {c}}, []int{1}, []uint16{0, 2}},
-		"who holds a result that is not known": {three, [][]Commitment{{a}, {b}, {c}}, []int{1}, []uint16{1, 3}},
-		"of several those that are not known":  {three, [][]Commitment{{a}, {b, b2}, {c}}, []int{1}, []uint16{3}},
-		"nobody who holds none":                {three, [][]Commitment{{a}, {b, b2, b3}, {c}}, []int{1}, nil},
-		"each once, however many batches":      {three, [][]Commitment{nil, {b}, nil}, []int{0, 1, 2}, []uint16{0, 1, 2, 3}},
+		"witnesses that signed the root":        {clienttest.Proofs(seed, ids, []Commitment{a, b, c}, []Commitment{a, none, c}, []Commitment{a, b, c}), [][]Commitment{{a}, nil, {c}}, []int{1}, []uint16{0, 2}},
+		"witnesses that hold an unknown result": {three, [][]Commitment{{a}, {b}, {c}}, []int{1}, []uint16{1, 3}},
+		"of several those that are not known":   {three, [][]Commitment{{a}, {b, b2}, {c}}, []int{1}, []uint16{3}},
+		"no witness without a result":           {three, [][]Commitment{{a}, {b, b2, b3}, {c}}, []int{1}, nil},
+		"each once, however many batches":       {three, [][]Commitment{nil, {b}, nil}, []int{0, 1, 2}, []uint16{0, 1, 2, 3}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func TestHear(t *testing.T) {
 		{"the third", owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{}), ErrTooManyBefore},
 	} {
 		if err := hear(test.author, test.a); !errors.Is(err, test.want) || (test.want == nil) != (err == nil) {
-			t.Errorf("%s: %v", test.subject, err)
+			t.Errorf("%s: got %v; want error %v and (test.want == nil) == (err == nil)", test.subject, err, test.want)
 		}
 	}
 	// The third is accepted once witnesses hold it.

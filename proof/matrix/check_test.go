@@ -101,7 +101,7 @@ func TestChecks(t *testing.T) {
 		}, "data", "announced by both"},
 		{"a batch is neither counted nor lost", func(u *trainedRun) { u.applied[0].Counted = 1 }, "data", "1 batches counted and 0 lost, want 2 in total"},
 		{"a batch is lost for no reason", func(u *trainedRun) { u.loses() }, "data", "had no incident"},
-		{"a batch of who was killed is lost", func(u *trainedRun) {
+		{"a batch of a killed member is lost", func(u *trainedRun) {
 			u.loses()
 			u.p.members[1].note(1, absent, "it was killed")
 		}, "", ""},
@@ -122,11 +122,11 @@ func TestChecks(t *testing.T) {
 		{"two models", func(u *trainedRun) { u.a.digests["other"] = []string{"client-2"} }, "digest", "the run recorded 00000000"},
 		{"no model", func(u *trainedRun) { u.a.digests[""] = []string{"client-2"} }, "digest", "without the final model"},
 		{"an honest member is dropped", func(u *trainedRun) { u.r.dropped[seen{u.id(1), 1}] = true }, "dropped", "client-2"},
-		{"who came late is dropped", func(u *trainedRun) {
+		{"a late joiner is dropped", func(u *trainedRun) {
 			u.r.dropped[seen{u.id(1), 1}] = true
 			u.p.members[1].note(1, present, "it joined late")
 		}, "dropped", "client-2"},
-		{"who was killed is dropped", func(u *trainedRun) {
+		{"a killed member is dropped", func(u *trainedRun) {
 			u.r.dropped[seen{u.id(1), 1}] = true
 			u.p.members[1].note(1, absent, "it was killed")
 		}, "", ""},
@@ -144,7 +144,7 @@ func TestChecks(t *testing.T) {
 			u.p.members[1].note(1, absent, "it left")
 		}, "", ""},
 		{"the end is not recorded", func(u *trainedRun) { u.r.final.Model.Checkpoint.Step = 120 }, "lost", "checkpoint has step 120"},
-		{"the run goes on", func(u *trainedRun) { u.r.final.RunState = coordinator.Paused }, "unfinished", "Paused"},
+		{"the run continues", func(u *trainedRun) { u.r.final.RunState = coordinator.Paused }, "unfinished", "Paused"},
 		{"a step is skipped", func(u *trainedRun) { u.r.steps = []uint32{2} }, "data", "has step 2"},
 		{"data is skipped", func(u *trainedRun) {
 			u.r.plans[1].round.DataIndex = 4

@@ -121,7 +121,7 @@ func TestFetchResumes(t *testing.T) {
 			_, err := p.Fetch(ctx, hash, 2_000_000, []identity.ID{holder.machine.ID})
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v; want error context.DeadlineExceeded", err)
 			}
 			again := w.now
 			ctx, cancel = p.WithTimeout(p.root, time.Minute)

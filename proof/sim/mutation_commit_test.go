@@ -14,7 +14,7 @@ var commitMutations = []mutation{
 	{"an intermediate checkpoint is forgotten when its epoch ends", commitForgotten(true), scenario.AllFaults, []check.Assertion{check.CommitKept}, 50},
 	{"an intermediate checkpoint before the checkpoint is forgotten", commitForgotten(false), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
 	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
-	{"one report is an intermediate checkpoint", commitOf(func(reports, _ int) bool { return reports > 0 }), scenario.AllFaults, []check.Assertion{check.CommitKept, check.CheckpointTrue}, 0},
+	{"one report is enough for an intermediate checkpoint", commitOf(func(reports, _ int) bool { return reports > 0 }), scenario.AllFaults, []check.Assertion{check.CommitKept, check.CheckpointTrue}, 0},
 	{"an epoch falls back to the origin though members hold the model", fallsTooFar, scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
 }
 

@@ -21,7 +21,7 @@ func TestNameOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if name, about := NameOf(definition); name != "A <run> & more" || about != described {
-		t.Errorf("%q, %q", name, about)
+		t.Errorf("got %q, %q; want \"A <run> & more\" and %q", name, about, described)
 	}
 	if decoded, err := DecodeModel(definition); err != nil || decoded.Name != run.Model.Name || decoded.Description != described {
 		t.Errorf("decoded %+v, %v", decoded, err)
@@ -29,7 +29,7 @@ func TestNameOf(t *testing.T) {
 	// A main authority can write any bytes into a definition.
 	for _, bad := range []string{"", "x", "[]", `{"Name":7}`, `{"Name":"\u001b[2J","Description":"\u202e"}`, `{"Name":"` + strings.Repeat("n", MaxName+1) + `","Description":"` + described + `d"}`} {
 		if name, about := NameOf([]byte(bad)); name != "" || about != "" {
-			t.Errorf("%s: %q, %q", bad, name, about)
+			t.Errorf("%s: got %q, %q; want \"\" and \"\"", bad, name, about)
 		}
 	}
 }

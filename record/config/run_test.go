@@ -359,10 +359,10 @@ func TestDataServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(got.Locations) != 1 || got.Locations[0].Local == nil || got.SeqLen != 2048 {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("got %+v; want len(got.Locations) == 1 and got.Locations[0].Local != nil and got.SeqLen == 2048", got)
 	}
 	if at := got.Locations[0].Local; at.Path != filepath.FromSlash("runs/data") || at.TokenSize != TwoBytes || at.Shuffle.Seed[31] != 7 {
-		t.Errorf("got %+v", at)
+		t.Errorf("got %+v; want at.Path == filepath.FromSlash(\"runs/data\") and at.TokenSize == TwoBytes and at.Shuffle.Seed[31] == 7", at)
 	}
 	for name, change := range map[string][2]string{
 		"short seed":  {seed, "[1, 2]"},
@@ -388,7 +388,7 @@ Local = "here"
 		t.Fatal(err)
 	}
 	if len(got.Locations) != 2 || got.Locations[0].WeightedHTTP == nil || got.Locations[1].Local.Path != filepath.FromSlash("runs/here") {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v; want len(got.Locations) == 2 and got.Locations[0].WeightedHTTP != nil and got.Locations[1].Local.Path == filepath.FromSlash(\"runs/here\")", got)
 	}
 	for name, text := range map[string]string{
 		"another data server": "seq_len = 8\ndata_location = { Server = \"host:1\" }",
@@ -409,10 +409,10 @@ func TestServerData(t *testing.T) {
 		return got.Server, err
 	}
 	if got, err := parse(`{ Server = "data.example:1234" }`); err != nil || *got != (ServerData{Addr: "data.example:1234"}) {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, %v; want no error and *got == (ServerData{Addr: \"data.example:1234\"})", got, err)
 	}
 	if got, err := parse(`{ Server = { addr = "[::1]:1", key = "` + key + `" } }`); err != nil || *got != (ServerData{Addr: "[::1]:1", Key: key}) {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, %v; want no error and *got == (ServerData{Addr: \"[::1]:1\", Key: key})", got, err)
 	}
 	for name, location := range map[string]string{
 		"no value":          `"Server"`,

@@ -161,7 +161,7 @@ func TestOneWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := readAll(t, path); !reflect.DeepEqual(got, []Body{Joined{Epoch: 1}, Joined{Epoch: 2}, Joined{Epoch: 3}}) {
-		t.Errorf("%v", got)
+		t.Errorf("got %v; want []Body{Joined{Epoch: 1}, Joined{Epoch: 2}, Joined{Epoch: 3}}", got)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "file")
 			write(t, path, content)
 			if _, err := Open(path); !errors.Is(err, errInvalid) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v; want error errInvalid", err)
 			}
 			if after, _ := os.ReadFile(path); string(after) != content {
 				t.Error("the file was changed")
@@ -200,7 +200,7 @@ func TestReadErrorsNameTheLine(t *testing.T) {
 				last = err
 			}
 			if !errors.Is(last, errInvalid) {
-				t.Errorf("got %v", last)
+				t.Errorf("got %v; want error errInvalid", last)
 			}
 			golden.Message(t, "error", last)
 		})
@@ -210,11 +210,11 @@ func TestReadErrorsNameTheLine(t *testing.T) {
 func TestUnknownKindAndField(t *testing.T) {
 	e, err := Decode([]byte(`{"time":"2026-01-02T15:04:05Z","kind":"later","x":1}`))
 	if err != nil || e.Body.Kind() != "later" {
-		t.Errorf("got %+v, %v", e, err)
+		t.Errorf("got %+v, %v; want no error and e.Body.Kind() == \"later\"", e, err)
 	}
 	e, err = Decode([]byte(`{"time":"2026-01-02T15:04:05Z","kind":"joined","epoch":1,"later":2}`))
 	if err != nil || e.Body != (Joined{Epoch: 1}) {
-		t.Errorf("got %+v, %v", e, err)
+		t.Errorf("got %+v, %v; want no error and e.Body == (Joined{Epoch: 1})", e, err)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestShownStep(t *testing.T) {
 func TestStateOfPause(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.WaitingForMembers, PendingPause: true, Config: coordinator.Config{InitMinClients: 3}}
 	if got := event.StateOf(s); !got.Pausing || got.Needed != 3 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v; want got.Pausing and got.Needed == 3", got)
 	}
 	s.RunState = coordinator.Warmup
 	if got := event.StateOf(s); got.Needed != 0 {

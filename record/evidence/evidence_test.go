@@ -184,7 +184,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"a length": changed(whole, headerSize-1), "an announcement": File{Announcement: make([]byte, wire.MaxAnnouncementSize+1)}.Encode(),
 	} {
 		if e, err := Decode(b); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: %+v, %v", name, e, err)
+			t.Errorf("%s: got %+v, %v; want error ErrInvalid", name, e, err)
 		}
 	}
 }

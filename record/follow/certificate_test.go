@@ -64,7 +64,7 @@ func TestCertificates(t *testing.T) {
 	false1.Signatures[0].Signature[5] ^= 1
 	for name, c := range map[string]Certificate{"signed twice": twice, "signed by strangers": others, "a false signature": false1} {
 		if err := c.Check(f.Run(), ids); !errors.Is(err, ErrCertificate) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrCertificate", name, err)
 		}
 	}
 	whole := certificate(f, keys)

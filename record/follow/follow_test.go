@@ -143,7 +143,7 @@ func TestHostFaultsAreFound(t *testing.T) {
 			f := begun(t)
 			head := f.Head()
 			if _, err := f.Apply(record(f)); !errors.Is(err, ErrRecord) {
-				t.Fatalf("%v", err)
+				t.Fatalf("got %v; want error ErrRecord", err)
 			}
 			if _, err := f.Apply(action(f, backendtest.Key(2), 1, coordinator.Join{})); err == nil || f.Head() != head {
 				t.Error("the follower continues after an invalid record")
@@ -176,7 +176,7 @@ func TestGenesisIsRefused(t *testing.T) {
 			_, err = Begin(g)
 		}
 		if !errors.Is(err, ErrGenesis) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrGenesis", name, err)
 		}
 	}
 	for name, key := range map[string]identity.Key{"the main authority": authority, "the host": hostKey} {

@@ -26,7 +26,7 @@ func TestChainLink(t *testing.T) {
 			t.Errorf("%s is not a link to a run on a chain", text)
 		}
 		if got, err := ParseChain("'" + text + "'"); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, %v", text, got, err)
+			t.Errorf("%s: got %+v, %v; want no error and %+v", text, got, err, want)
 		}
 	}
 }
@@ -55,7 +55,7 @@ func TestChainLinkErrors(t *testing.T) {
 	} {
 		_, err := ParseChain(text)
 		if !errors.Is(err, errLink) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got %v; want error errLink", text, err)
 		}
 		golden.Message(t, name, err)
 	}

@@ -71,7 +71,7 @@ func TestAppendedButNotCommittedIsDropped(t *testing.T) {
 	j, _, got := open(t, path)
 	defer func() { _ = j.Close() }()
 	if !slices.Equal(got, []string{"a"}) {
-		t.Fatalf("got %q", got)
+		t.Fatalf("got %q; want []string{\"a\"}", got)
 	}
 }
 
@@ -294,13 +294,13 @@ func TestOpenAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got, []string{"second", "third"}) || summary.Entries != 4 {
-		t.Fatalf("got %q, %+v", got, summary)
+		t.Fatalf("got %q, %+v; want []string{\"second\", \"third\"} and summary.Entries == 4", got, summary)
 	}
 	if err := errors.Join(again.Append([]byte("fourth")), again.Commit(), again.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if j, _, got = open(t, path); len(got) != 5 {
-		t.Fatalf("got %q", got)
+		t.Fatalf("got %q; want len(got) == 5", got)
 	}
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestOpenAt(t *testing.T) {
 		wrong := position
 		change(&wrong)
 		if _, _, err := OpenAt(path, wrong, func([]byte) error { return nil }); !errors.Is(err, errPosition) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error errPosition", name, err)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestRepair(t *testing.T) {
 				return
 			}
 			if err != nil || found.Following > 0 != test.following || found.Entries != len(test.left) {
-				t.Fatalf("%+v, %v", found, err)
+				t.Fatalf("got %+v, %v; want no error and found.Following > 0 == test.following and found.Entries == len(test.left)", found, err)
 			}
 			kept, err := Repair(path, found)
 			if err != nil {
@@ -154,7 +154,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		for range 2 {
 			if err := j.Commit(); !errors.Is(err, cause) || errors.Is(err, ErrFull) == errors.Is(cause, syscall.EIO) {
-				t.Fatalf("%v: %v", cause, err)
+				t.Fatalf("%v: got %v; want error %v and errors.Is(err, ErrFull) != errors.Is(cause, syscall.EIO)", cause, err, cause)
 			}
 		}
 		content, err := os.ReadFile(path)
@@ -178,7 +178,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		j, _, got := open(t, path)
 		if err := j.Close(); err != nil || !slices.Equal(got, []string{"genesis", "first", "second"}) {
-			t.Errorf("%v: %q, %v", cause, got, err)
+			t.Errorf("%v: got %q, %v; want no error and []string{\"genesis\", \"first\", \"second\"}", cause, got, err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func some() Receipt {
 func TestDecode(t *testing.T) {
 	want := some()
 	if got, err := Decode(want.Encode()); err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v; want no error and %+v", got, err, want)
 	}
 	if share := want.Share(); share != 0.25 {
 		t.Errorf("share %v", share)
@@ -46,7 +46,7 @@ func TestDecode(t *testing.T) {
 		"something more": text + "x",
 	} {
 		if got, err := Decode([]byte(b)); !errors.Is(err, ErrReceipt) {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: got %+v, %v; want error ErrReceipt", name, got, err)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestVerify(t *testing.T) {
 		r := some()
 		change(&r)
 		if err := r.Verify(some()); !errors.Is(err, ErrReceipt) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrReceipt", name, err)
 		}
 	}
 }

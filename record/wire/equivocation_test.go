@@ -84,7 +84,7 @@ func TestForgedProofsAreRefused(t *testing.T) {
 		proof := testEquivocation()
 		forge(&proof)
 		if _, err := OpenAction(SignAction(testKey(), walk, 1, proof), walk); !errors.Is(err, ErrSignature) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrSignature", name, err)
 		}
 	}
 	if Proves(testEquivocation(), [32]byte{1}) {
@@ -110,7 +110,7 @@ func TestMalformedProofsAreRefused(t *testing.T) {
 		proof := testEquivocation()
 		forge(&proof)
 		if _, err := DecodeAction(AppendAction(nil, proof)); !errors.Is(err, errMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error errMalformed", name, err)
 		}
 	}
 }

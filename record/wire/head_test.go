@@ -60,7 +60,7 @@ func TestContradictions(t *testing.T) {
 	}
 	for name, test := range tests {
 		if got := a.Contradicts(test.b); got != test.want || got != test.b.Contradicts(a) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v; want %v and test.b.Contradicts(a)", name, got, test.want)
 		}
 	}
 	if (Head{Index: 3}).Contradicts(Head{Index: 4}) {
@@ -74,7 +74,7 @@ func TestBadHeadsAreRefused(t *testing.T) {
 		"nothing": nil, "cut": raw[:HeadSize-1], "longer": append(bytes.Clone(raw), 0), "of no records": make([]byte, HeadSize),
 	} {
 		if _, err := DecodeHead(bad); !errors.Is(err, errMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error errMalformed", name, err)
 		}
 	}
 }

@@ -113,10 +113,10 @@ func TestTag(t *testing.T) {
 				return
 			}
 			if text := git(t, root, "tag", "--list", "--format=%(objecttype) %(contents)"); text != "tag Psyche "+c.version+"\n\n# Added\n\n- One." {
-				t.Errorf("%q", text)
+				t.Errorf("got %q; want \"tag Psyche \" + c.version + \"\\n\\n# Added\\n\\n- One.\"", text)
 			}
 			if s, err := readSource(t.Context(), root); err != nil || s.version != c.version || s.tag != "v"+c.version {
-				t.Errorf("%+v, %v", s, err)
+				t.Errorf("got %+v, %v; want no error and s.version == c.version and s.tag == \"v\" + c.version", s, err)
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func TestReadSource(t *testing.T) {
 	root := history(t, "0.1.0", "")
 	s, err := readSource(t.Context(), root)
 	if err != nil || s.version != "0.1.0-dev" || s.tag != "" || len(s.commit) != 40 || time.Since(s.time).Abs() > time.Hour {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("got %+v, %v; want no error and s.version == \"0.1.0-dev\" and s.tag == \"\" and len(s.commit) == 40 and time.Since(s.time).Abs() <= time.Hour", s, err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "CHANGELOG.md"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func list(t *testing.T, suffix string, data []byte) string {
 			t.Fatal(err)
 		}
 		if header.Uid != 0 || header.Uname != "" || header.ModTime.Unix() != 1e9 {
-			t.Errorf("%+v", header)
+			t.Errorf("got %+v; want header.Uid == 0 and header.Uname == \"\" and header.ModTime.Unix() == 1e9", header)
 		}
 		add(header.Name, header.FileInfo().Mode(), archive)
 	}
@@ -236,7 +236,7 @@ func TestParseLdd(t *testing.T) {
 			names = append(names, l.name)
 		}
 		if !slices.Equal(names, c.want) || !errors.Is(err, c.err) {
-			t.Errorf("%q: %v, %v", c.text, names, err)
+			t.Errorf("%q: got %v, %v; want %v and error %v", c.text, names, err, c.want, c.err)
 		}
 	}
 }
@@ -262,7 +262,7 @@ func TestMinimalGlibc(t *testing.T) {
 		paths = append(paths, to)
 	}
 	if version, err := minimalGlibc(paths); err != nil || version == "2.0" || !strings.HasPrefix(version, "2.") {
-		t.Errorf("%q, %v", version, err)
+		t.Errorf("got %q, %v; want no error and version != \"2.0\" and text that begins with \"2.\"", version, err)
 	}
 	if _, err := minimalGlibc([]string{filepath.Join(dir, "one.so.c")}); err == nil {
 		t.Error("a text is accepted as a library")
@@ -284,7 +284,7 @@ func TestSharedNeedsLicences(t *testing.T) {
 	}
 	files, err := shared(all, text)
 	if err != nil || files[0].name != "lib/psyche/libtorch/libz.so.1" || files[1].path != text {
-		t.Errorf("%v, %v", files, err)
+		t.Errorf("got %v, %v; want no error and files[0].name == \"lib/psyche/libtorch/libz.so.1\" and files[1].path == text", files, err)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestInstallerSettings(t *testing.T) {
 		{"\nx=''\n\nx=''\n", "1", "", errSetting},
 	} {
 		if got, err := installer(c.script, []setting{{"x", c.value}}); got != c.want || !errors.Is(err, c.err) {
-			t.Errorf("%q: %q, %v", c.script, got, err)
+			t.Errorf("%q: got %q, %v; want %q and error %v", c.script, got, err, c.want, c.err)
 		}
 	}
 }
@@ -354,7 +354,7 @@ func TestInventory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bom.BOMFormat != "CycloneDX" || bom.Metadata.Timestamp != "2001-09-09T01:46:40Z" || bom.Metadata.Component.Version != "0.1.0" {
-		t.Errorf("%+v", bom)
+		t.Errorf("got %+v; want bom.BOMFormat == \"CycloneDX\" and bom.Metadata.Timestamp == \"2001-09-09T01:46:40Z\" and bom.Metadata.Component.Version == \"0.1.0\"", bom)
 	}
 	for _, want := range []string{"pkg:golang/std@", "pkg:golang/aead.dev/minisign@v", "pkg:deb/debian/zlib1g@1%3A1.2%2Bdfsg-1?arch=amd64", "pkg:generic/libown.so"} {
 		if !strings.Contains(string(data), want) {
@@ -366,7 +366,7 @@ func TestInventory(t *testing.T) {
 func TestRun(t *testing.T) {
 	for _, args := range [][]string{nil, {"nonsense"}} {
 		if err := run(context.Background(), args, io.Discard); !errors.Is(err, errUsage) {
-			t.Errorf("%v: %v", args, err)
+			t.Errorf("%v: got %v; want error errUsage", args, err)
 		}
 	}
 	root := history(t, "0.1.0", "## [0.1.0]\n\n- One.\n")

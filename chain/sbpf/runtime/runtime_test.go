@@ -131,7 +131,7 @@ func TestRules(t *testing.T) {
 func TestDuplicates(t *testing.T) {
 	a := mine(nil)
 	if _, err := Invoke(probe(t), sysvars(), programID, []*Account{a, a}, instruction(4, 10), 10_000); err != nil || a.Lamports != 1000 {
-		t.Errorf("%d %v", a.Lamports, err)
+		t.Errorf("got %d %v; want no error and a.Lamports == 1000", a.Lamports, err)
 	}
 	b := mine(nil)
 	if _, err := Invoke(probe(t), sysvars(), programID, []*Account{a, b}, instruction(4, 10), 10_000); err == nil {
@@ -150,6 +150,6 @@ func TestLogs(t *testing.T) {
 		"Program " + id + " consumed 388 of 1000 compute units", "Program " + id + " success",
 	}
 	if !slices.Equal(r.Logs, want) || len(r.Data) != 2 || string(r.Data[0]) != "psyche" || !bytes.Equal(r.Data[1], []byte{2, 0, 0, 0, 0, 0, 0, 0}) {
-		t.Errorf("%q %q", r.Logs, r.Data)
+		t.Errorf("got %q %q; want %q and len(r.Data) == 2 and string(r.Data[0]) == \"psyche\" and []byte{2, 0, 0, 0, 0, 0, 0, 0}", r.Logs, r.Data, want)
 	}
 }

@@ -123,7 +123,7 @@ func TestReportIsTrue(t *testing.T) {
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
 		for range 2 {
 			if got, err := c.Archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
-				t.Errorf("%s: %v", at, err)
+				t.Errorf("%s: got %v; want no error and got.Manifest().Digest() == digest", at, err)
 			}
 			if found := left(t, c); len(found) > 0 {
 				t.Errorf("%s: left %v", at, found)
@@ -140,7 +140,7 @@ func TestLocationWithAnotherModelIsNotUsedAgain(t *testing.T) {
 		c := reporting(t)
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
 		if _, err := c.Archive(t.Context(), wanted, at); !errors.Is(err, checkpoint.ErrInvalid) {
-			t.Errorf("%s: %v", at, err)
+			t.Errorf("%s: got %v; want error checkpoint.ErrInvalid", at, err)
 		} else {
 			golden.Message(t, at.Kind.String(), err)
 		}

@@ -15,7 +15,7 @@ func TestState(t *testing.T) {
 	} {
 		got, err := State(func(name string) (string, bool) { value, ok := test.environment[name]; return value, ok })
 		if got != test.want || (err == nil) != (test.want != "") {
-			t.Errorf("%v: %q, %v", test.environment, got, err)
+			t.Errorf("%v: got %q, %v; want %q and (err == nil) == (test.want != \"\")", test.environment, got, err, test.want)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestLogsAreSent(t *testing.T) {
 	}
 	lines := c.Lines()
 	if len(lines) != 1 || lines[0].Text != "hello" || lines[0].Level != "WARN" || lines[0].Labels["a"] != "1" {
-		t.Errorf("got %+v", lines)
+		t.Errorf("got %+v; want len(lines) == 1 and lines[0].Text == \"hello\" and lines[0].Level == \"WARN\" and lines[0].Labels[\"a\"] == \"1\"", lines)
 	}
 }
 

@@ -100,7 +100,7 @@ func TestOnline(t *testing.T) {
 	}
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(s.lines[3]), &fields); err != nil || fields["_step"] != 4.0 || fields["train/loss"] != 2.0 || fields["bad"] != nil {
-		t.Errorf("%v, %v", fields, err)
+		t.Errorf("got %v, %v; want no error and fields[\"_step\"] == 4.0 and fields[\"train/loss\"] == 2.0 and fields[\"bad\"] == nil", fields, err)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestServicesThatFail(t *testing.T) {
 			err := sink.Write(t.Context(), []metrics.Row{row(1)})
 			golden.Message(t, name, err)
 			if errors.Is(err, tracker.ErrGivenUp) != test.never {
-				t.Fatalf("got %v", err)
+				t.Fatalf("got %v; want errors.Is(err, tracker.ErrGivenUp) == test.never", err)
 			}
 			if test.never {
 				return

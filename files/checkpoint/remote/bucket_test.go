@@ -122,7 +122,7 @@ func TestBucketUploadIsAtomic(t *testing.T) {
 	failing := b
 	failing.Store = order
 	if _, err := failing.Upload(t.Context(), folder, facts, nil); !errors.Is(err, broken) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v; want error %v", err, broken)
 	}
 	at := b.Folder("run", 10)
 	if done, err := at.isThere(t.Context(), facts); done || err != nil {
@@ -197,7 +197,7 @@ func TestBucketRepairsIncompleteDownloads(t *testing.T) {
 			}
 			got, err := b.Download(t.Context(), nil)
 			if err != nil || got != whole {
-				t.Fatalf("got %s, %v", got, err)
+				t.Fatalf("got %s, %v; want no error and %s", got, err, whole)
 			}
 			checkSnapshot(t, got, want)
 			if left, err := os.ReadDir(filepath.Dir(whole)); err != nil || len(left) != 1 {
@@ -318,7 +318,7 @@ func TestBucketKeepsAnotherCheckpoint(t *testing.T) {
 	}
 	facts.Digest = strings.Repeat("0", 64)
 	if _, err := b.Upload(t.Context(), folder, facts, nil); !errors.Is(err, errOtherCheckpoint) || !isFinal(err) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error errOtherCheckpoint and isFinal(err)", err)
 	}
 }
 
@@ -377,7 +377,7 @@ func TestBucketKeepsToItsLimit(t *testing.T) {
 	b = b.Folder("run", 10)
 	b.MaxBytes = 100
 	if _, err := b.Download(t.Context(), nil); !errors.Is(err, checkpoint.ErrInvalid) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error checkpoint.ErrInvalid", err)
 	}
 }
 

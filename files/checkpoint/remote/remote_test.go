@@ -228,7 +228,7 @@ func TestUploaderTellsHowFarItIs(t *testing.T) {
 			t.Error(err)
 		}
 		if len(got) != 51 || got[0] != 0 || got[50] != 1000 || !slices.IsSorted(got) {
-			t.Errorf("got %v", got)
+			t.Errorf("got %v; want len(got) == 51 and got[0] == 0 and got[50] == 1000 and slices.IsSorted(got)", got)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 	} {
 		got, err := Parse(text)
 		if got != want || (err != nil) != (want == Address{}) {
-			t.Errorf("%s: %+v, %v", text, got, err)
+			t.Errorf("%s: got %+v, %v; want %+v and (err != nil) == (want == Address{})", text, got, err, want)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func TestTheManifestSaysTheTokenSize(t *testing.T) {
 	dir := described(t)
 	for _, path := range []string{dir, filepath.Join(dir, "heldout"), filepath.Join(dir, "a.ds")} {
 		if folder := open(t, path, Options{SeqLen: 4}); folder.TokenSize() != 2 {
-			t.Errorf("%s: %d", path, folder.TokenSize())
+			t.Errorf("%s: got %d; want folder.TokenSize() == 2", path, folder.TokenSize())
 		}
 	}
 }

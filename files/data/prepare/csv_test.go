@@ -117,7 +117,7 @@ func FuzzQuotedReturns(f *testing.F) {
 			}
 		}
 		if diff := cmp.Diff(plain, got); diff != "" {
-			t.Fatalf("%q: %s", text, diff)
+			t.Fatalf("%q: got %s; want \"\"", text, diff)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func TestOnlyNulls(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != "alpha|" {
-			t.Errorf("%s: %q", ending, got)
+			t.Errorf("%s: got %q; want \"alpha|\"", ending, got)
 		}
 	}
 }

@@ -123,6 +123,6 @@ func TestSkippedFilesAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(last.FirstSkipped, filepath.Join(dir, "in", "b.txt")+": ") || !strings.Contains(last.FirstSkipped, "UTF-16") || last.SkippedBinary != 2 {
-		t.Errorf("%+v", last)
+		t.Errorf("got %+v; want text that begins with filepath.Join(dir, \"in\", \"b.txt\") + \": \" and text with \"UTF-16\" and last.SkippedBinary == 2", last)
 	}
 }

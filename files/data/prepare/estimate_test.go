@@ -148,12 +148,12 @@ func TestWholeParts(t *testing.T) {
 		t.Error("a missing file is text")
 	}
 	if lines := wholeLines([]byte("lf\nwhole\nha"), true); len(lines) != 1 || string(lines[0]) != "whole" {
-		t.Errorf("%q", lines)
+		t.Errorf("got %q; want len(lines) == 1 and string(lines[0]) == \"whole\"", lines)
 	}
 	if lines := wholeLines([]byte("first\nha"), false); len(lines) != 1 || string(lines[0]) != "first" {
-		t.Errorf("%q", lines)
+		t.Errorf("got %q; want len(lines) == 1 and string(lines[0]) == \"first\"", lines)
 	}
 	if lines := wholeLines([]byte("half"), true); len(lines) != 0 {
-		t.Errorf("%q", lines)
+		t.Errorf("got %q; want len(lines) == 0", lines)
 	}
 }

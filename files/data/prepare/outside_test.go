@@ -148,7 +148,7 @@ func TestFieldBesideText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != "plain|x|" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q; want \"plain|x|\"", got)
 	}
 }
 

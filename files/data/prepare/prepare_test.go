@@ -162,7 +162,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 	o := options(filepath.Join(dir, "in"))
 	o.Output = filepath.Join(dir, "out")
 	if _, err := Run(context.Background(), o); !errors.Is(err, errOutputExists) || !strings.Contains(err.Error(), "train-00007.ds") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v; want error errOutputExists and text with \"train-00007.ds\"", err)
 	}
 	if diff := cmp.Diff([]string{"notes.txt", "train-00007.ds"}, files(t, o.Output)); diff != "" {
 		t.Errorf("after the refusal (-want +got):\n%s", diff)
@@ -329,7 +329,7 @@ func TestAShareHoldsOutSomething(t *testing.T) {
 				m, err := Run(context.Background(), o)
 				if test.held == 0 {
 					if !errors.Is(err, errNoText) {
-						t.Errorf("got %v", err)
+						t.Errorf("got %v; want error errNoText", err)
 					}
 					return
 				}

@@ -251,7 +251,7 @@ func TestUnfinishedRunOfOthers(t *testing.T) {
 	o.afterJournal = nil
 	o.Separator = []int32{3}
 	if _, err := Run(context.Background(), o); !errors.Is(err, errUnfinished) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error errUnfinished", err)
 	}
 	o.Force = true
 	if _, err := Run(context.Background(), o); err != nil {

@@ -42,7 +42,7 @@ func TestNoSpaceForTokens(t *testing.T) {
 	for input, minimum := range map[string]uint64{"in": need, "in/a.txt": need / 2, "in/small.txt": 1, "in/d.jsonl": 1, "table": 1} {
 		err := run(input, free(minimum-1))
 		if !errors.Is(err, diskspace.ErrTooLittle) {
-			t.Errorf("%s: %v", input, err)
+			t.Errorf("%s: got %v; want error diskspace.ErrTooLittle", input, err)
 		}
 		golden.Message(t, input, err)
 		if _, err := os.Stat(filepath.Join(dir, "out"+strings.ReplaceAll(input, "/", "-"))); !errors.Is(err, fs.ErrNotExist) {

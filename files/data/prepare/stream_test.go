@@ -40,7 +40,7 @@ func TestNotOneObjectPerLine(t *testing.T) {
 	for _, content := range []string{"{\"text\": \"one\"}\n{\"text\": ", "{\"text\": \"one\"}\n}\n", "[1,"} {
 		_, err := madeOf(t, "a.jsonl", content, func(*Options) {})
 		if err == nil || errors.Is(err, errNotLines) != (content == "[1,") {
-			t.Errorf("%q: %v", content, err)
+			t.Errorf("%q: got %v; want an error and errors.Is(err, errNotLines) == (content == \"[1,\")", content, err)
 		}
 	}
 }

@@ -171,7 +171,7 @@ func TestBadSamples(t *testing.T) {
 			}
 			_, err := d.Read(t.Context(), []uint64{0, 1})
 			if !errors.Is(err, test.is) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v; want error %v", err, test.is)
 			}
 			golden.Message(t, test.name, err)
 		})
@@ -188,7 +188,7 @@ func TestPagesAreCheckedBeforeTheyAreRead(t *testing.T) {
 	for range 2 { // a refusal is not forgotten
 		_, err := d.Read(t.Context(), []uint64{1})
 		if !errors.Is(err, ErrInvalid) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v; want error ErrInvalid", err)
 		}
 		golden.Message(t, "bad page", err)
 	}
@@ -243,7 +243,7 @@ func TestPackedSamplesThatContradictThemselves(t *testing.T) {
 		write(t, path, encode(t, []packedRow{row}))
 		_, err := open(t, path, Options{SeqLen: 5}).Read(t.Context(), []uint64{0})
 		if !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrInvalid", name, err)
 		}
 		golden.Message(t, name, err)
 	}
@@ -273,7 +273,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.parquet")
 		write(t, path, content)
 		if _, err := Open(path, Options{SeqLen: 5}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "a.parquet") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrInvalid and text with \"a.parquet\"", name, err)
 		}
 	}
 	if _, err := Open(filepath.Join(t.TempDir(), "none"), Options{SeqLen: 5}); !errors.Is(err, os.ErrNotExist) {

@@ -44,7 +44,7 @@ func TestNullsThatAreRefused(t *testing.T) {
 			_ = d.Close()
 		}
 		if !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrInvalid", name, err)
 		}
 		golden.Message(t, name, err)
 	}

@@ -275,7 +275,7 @@ func TestHostileServers(t *testing.T) {
 			o.VocabSize, o.Timeout = 100, 250*time.Millisecond
 			_, err := connect(t, o).Batch(t.Context(), assign.BatchID{End: 2})
 			if err == nil || data.IsPermanent(err) != test.permanent {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v; want an error and data.IsPermanent(err) == test.permanent", err)
 			}
 		})
 	}
@@ -346,7 +346,7 @@ func TestServerThatContradictsItself(t *testing.T) {
 	}
 	contradicts.Store(true)
 	if _, err := c.Batch(t.Context(), owned(t, s, 1)); !errors.Is(err, data.ErrOtherData) || !data.IsPermanent(err) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error data.ErrOtherData and data.IsPermanent(err)", err)
 	}
 	if !strings.Contains(log.String(), hex.EncodeToString(first.Receipt.Signature[:])) {
 		t.Errorf("the log does not have the first receipt:\n%s", log.String())

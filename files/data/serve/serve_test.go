@@ -328,7 +328,7 @@ func TestRefusals(t *testing.T) {
 		change(&o)
 		_, err := remote.Open(t.Context(), o)
 		if err == nil || data.IsPermanent(err) != permanent || !is(err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want an error and data.IsPermanent(err) == permanent and is(err)", name, err)
 		}
 	}
 	code := func(codes ...message.Code) func(error) bool {
@@ -488,7 +488,7 @@ func TestSourceFails(t *testing.T) {
 	}
 	set(tokens.ErrChanged)
 	if _, err := c.Batch(t.Context(), owned(t, s, 1)); !message.Is(err, message.BadData) || !data.IsPermanent(err) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want message.Is(err, message.BadData) and data.IsPermanent(err)", err)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestGrant(t *testing.T) {
 		{"one before", 0, samples(assign.BatchID{Start: own.Start - 1, End: own.End}), message.NotAssigned, false},
 		{"everything", 0, samples(assign.BatchID{Start: 0, End: 1 << 40}), message.NotAssigned, true},
 		{"a dropped member's own", 2, samples(owned(s, 3, 2)), message.NotMember, true},
-		{"one who waits", 8, samples(own), message.NotMember, true},
+		{"a pending client", 8, samples(own), message.NotMember, true},
 		{"a stranger", 9, samples(own), message.NotMember, true},
 		{"a stranger's fingerprint", 9, hash(0), message.NotMember, true},
 		{"a fingerprint", 1, hash(0), 0, false},

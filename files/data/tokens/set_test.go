@@ -51,7 +51,7 @@ func TestHeldOutTokensAreNoTrainingData(t *testing.T) {
 		"a.txt": false, "ds": false, "heldout/heldout.ds": false, "x/heldout/y/a.ds": false,
 	} {
 		if got := IsTokenFile(name); got != want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v; want %v", name, got, want)
 		}
 	}
 }

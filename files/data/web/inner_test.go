@@ -49,7 +49,7 @@ func TestInnerAddressesAreNotRead(t *testing.T) {
 			}
 			_, err := c.open(t.Context(), address+"/train.ds", layout)
 			if !errors.Is(err, privatenet.ErrInner) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v; want error privatenet.ErrInner", err)
 			}
 		})
 	}

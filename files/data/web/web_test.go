@@ -115,7 +115,7 @@ func TestTokensOfAnotherSizeAreRefused(t *testing.T) {
 			http.ServeContent(w, r, "", begun, bytes.NewReader(file))
 		})
 		if _, err := Open(context.Background(), []string{address}, tokens.Options{SeqLen: 4, TokenSize: 2, Claim: tokens.OfLocation}, quick); !errors.Is(err, tokens.ErrWrongSize) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v; want error tokens.ErrWrongSize", err)
 		}
 		source, err := Open(context.Background(), []string{address}, tokens.Options{SeqLen: 4, TokenSize: 4}, quick)
 		if err != nil {
@@ -372,7 +372,7 @@ func TestGet(t *testing.T) {
 		_, _ = fmt.Fprint(w, "0123456789")
 	})
 	if got, err := Get(t.Context(), base, 10, quick); err != nil || string(got) != "0123456789" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, %v; want no error and string(got) == \"0123456789\"", got, err)
 	}
 	if _, err := Get(t.Context(), base, 9, quick); !errors.Is(err, ErrStatus) {
 		t.Errorf("too long: %v", err)

@@ -245,11 +245,11 @@ func TestErrorsNameTheSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := m.Read(t.Context(), []uint64{math.MaxUint64}); !errors.Is(err, errRead) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error errRead", err)
 	}
 	for _, shares := range [][]uint32{nil, {1}, {1, 0}, {maxCycle, 1}} {
 		if _, err := New(sources(2), shares, nil); !errors.Is(err, errWeights) {
-			t.Errorf("%v: %v", shares, err)
+			t.Errorf("%v: got %v; want error errWeights", shares, err)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestErrorsNameTheObject(t *testing.T) {
 	s, _ := open(t)
 	_, err := s.Stat(t.Context(), "no/such")
 	if err == nil || !strings.Contains(err.Error(), "gs://bucket/no/such") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want an error and text with \"gs://bucket/no/such\"", err)
 	}
 }
 

@@ -113,6 +113,6 @@ func TestEncodeByPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := template.Encode(coder, Input{Messages: []Message{{Role: "user", Content: "e"}}}, nil); !errors.Is(err, errNoControl) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error errNoControl", err)
 	}
 }

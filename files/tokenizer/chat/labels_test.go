@@ -87,7 +87,7 @@ func TestEncodeForTrainingErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, err := template.EncodeForTraining(coder, Input{Messages: test.messages}); !errors.Is(err, ErrTurns) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrTurns", name, err)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestMasksOfOnlySomeAnswersAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, err := template.EncodeForTraining(coder, Input{Messages: test.messages}); !errors.Is(err, ErrTurns) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrTurns", name, err)
 		}
 	}
 }

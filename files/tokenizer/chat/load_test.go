@@ -25,7 +25,7 @@ func TestWrongFiles(t *testing.T) {
 	} {
 		_, _, err := Load(func(name string) ([]byte, bool) { return []byte(test.content), name == test.name })
 		if !errors.Is(err, test.err) {
-			t.Errorf("%s %q: %v", test.name, test.content, err)
+			t.Errorf("%s %q: got %v; want error %v", test.name, test.content, err, test.err)
 		}
 		golden.Message(t, test.name+": "+test.content, err)
 	}

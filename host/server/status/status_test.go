@@ -145,7 +145,7 @@ func TestNames(t *testing.T) {
 	run.CallPeers([]backend.Peer{{ID: id1, Name: `Ada" Healthy`}, {ID: id2, Name: "\x1b[2J"}, {ID: id3}})
 	run.CallAll(map[identity.ID]string{id3: "Ada\u202e"})
 	if len(run.Names) != 1 || run.Name != "A run" || run.About != "About <b>" {
-		t.Fatalf("%q %q, %v", run.Name, run.About, run.Names)
+		t.Fatalf("got %q %q, %v; want len(run.Names) == 1 and run.Name == \"A run\" and run.About == \"About <b>\"", run.Name, run.About, run.Names)
 	}
 	run.CallAll(map[identity.ID]string{id3: "Grace"})
 	var text strings.Builder
@@ -160,7 +160,7 @@ func TestNames(t *testing.T) {
 	}
 	state.Model.Definition = []byte(`{"Name":"\u001b[2J","Description":"a\nb"}`)
 	if run := status.Of(state, [32]byte{7}); run.Name != "" || run.About != "" {
-		t.Errorf("%q %q", run.Name, run.About)
+		t.Errorf("got %q %q; want run.Name == \"\" and run.About == \"\"", run.Name, run.About)
 	}
 }
 

@@ -132,7 +132,7 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("experts do not fit in %+v", c)
 		}
 		if c.QKRopeHeadDim%2 != 0 || c.LayerFreq < 1 {
-			t.Errorf("%+v", c)
+			t.Errorf("got %+v; want c.QKRopeHeadDim %% 2 == 0 and c.LayerFreq >= 1", c)
 		}
 	})
 }

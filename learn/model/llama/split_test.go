@@ -91,7 +91,7 @@ func TestSplitThatIsRefused(t *testing.T) {
 		"qwen2_moe", "olmo3", "olmoe", "glm", "glm4", "glm4_moe", "minimax_m2", "seed_oss_odd"} {
 		whole := newModel(t, group[0], readVectors(t, name))
 		if _, err := whole.Split(t.Context(), group[:1]); !errors.Is(err, llama.ErrSplit) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error llama.ErrSplit", name, err)
 		}
 	}
 	for engines, o := range map[int]llama.Options{3: {}, 2: {Recompute: true}, 0: {}} {

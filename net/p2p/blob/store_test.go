@@ -313,7 +313,7 @@ func TestFolderIsCleaned(t *testing.T) {
 	s := openStore(t, dir)
 	for name, stays := range names {
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != stays {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want (err == nil) == stays", name, err)
 		}
 	}
 	if usage := s.usage(); usage.Blobs != 0 || usage.Disk != 0 {

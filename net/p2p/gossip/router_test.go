@@ -306,7 +306,7 @@ func TestHiddenBytesAreRefused(t *testing.T) {
 		m.From = []byte(from)
 		rpc := &pubsub.RPC{RPC: pb.RPC{Publish: []*pb.Message{m}}}
 		if err := r.inspect(from, rpc); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrTooLarge", name, err)
 		}
 	}
 	largest := &pb.Message{

@@ -12,6 +12,6 @@ func TestFaultsText(t *testing.T) {
 		}
 	}
 	if _, err := ParseFaults("drop,meteor"); !errors.Is(err, errUnknownFault) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error errUnknownFault", err)
 	}
 }

@@ -54,7 +54,7 @@ func TestHelloIsBound(t *testing.T) {
 	payload := SignHello(testKey, "run", nonce, testID)
 	got, err := OpenHello(payload, nonce, testID)
 	if err != nil || got != (Hello{testKey.ID(), "run"}) {
-		t.Fatalf("got %+v, %v", got, err)
+		t.Fatalf("got %+v, %v; want no error and (Hello{testKey.ID(), \"run\"})", got, err)
 	}
 	for name, open := range map[string]func() (Hello, error){
 		"another challenge": func() (Hello, error) { return OpenHello(payload, [32]byte{}, testID) },
@@ -70,7 +70,7 @@ func TestHelloIsBound(t *testing.T) {
 		},
 	} {
 		if _, err := open(); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v; want error ErrMalformed", name, err)
 		}
 	}
 }
@@ -99,10 +99,10 @@ func TestSampleRoundTrip(t *testing.T) {
 
 func TestOtherVersion(t *testing.T) {
 	if got, err := DecodeChallenge([]byte{9, 1, 2}); err != nil || got.Version != 9 {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, %v; want no error and got.Version == 9", got, err)
 	}
 	if _, err := DecodeChallenge([]byte{Version, 1}); !errors.Is(err, ErrMalformed) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v; want error ErrMalformed", err)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestReasonsAreCutAndQuoted(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(got.Reason), err)
 	}
 	if got, _ := DecodeRefusal([]byte("\x01\x1b[2Jx")); got.Reason != `"\x1b[2Jx"` {
-		t.Errorf("got %s", got.Reason)
+		t.Errorf("got %s; want got.Reason == `\"\\x1b[2Jx\"`", got.Reason)
 	}
 	if len(names) != int(NotTrained)+1 || Code(200).String() != "code 200" {
 		t.Error("a code has no name")
