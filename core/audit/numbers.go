@@ -2,9 +2,9 @@ package audit
 
 import "math"
 
-// Decayed returns the fraction of a momentum that remains after steps steps of the run, βⁿ for a
-// decay of β. A momentum decays with the run's steps, including steps in which its trainer audits or
-// is absent, so the momenta of all trainers have decayed equally.
+// Decayed returns the fraction of a momentum that remains after the given number of steps of the
+// run, βⁿ for a decay of β and n steps. A momentum decays with the run's steps, including steps in
+// which its trainer audits or is absent, so the momenta of all trainers have decayed equally.
 func Decayed(beta float32, steps uint32) float32 {
 	return float32(math.Pow(float64(beta), float64(steps)))
 }

@@ -19,9 +19,9 @@ func missed(members, verificationPercent, coalition int, p float64) float64 {
 	return sum
 }
 
-// Ejected returns the probability that a member that cheats in every step is ejected within rounds
-// rounds, if only the honest members that do not train audit. In each round, each of them audits one
-// member, drawn with equal probabilities.
+// Ejected returns the probability that a member that cheats in every step is ejected within the
+// given number of rounds, if only the honest members that do not train audit. In each round, each
+// of them audits one member, drawn with equal probabilities.
 func Ejected(members, verificationPercent, coalition, rounds int) float64 {
 	p := 1 - missed(members, verificationPercent, coalition, 1/float64(members))
 	return 1 - math.Pow(1-p, float64(max(0, rounds-roundsToEject)))

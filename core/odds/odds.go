@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// atLeast returns the probability that at least least of a round's witnesses are dishonest, if faulty
-// is the number of dishonest members and the witnesses are drawn from all members.
+// atLeast returns the probability that a round has the given minimum number of dishonest witnesses,
+// if faulty of the members are dishonest and the witnesses are drawn from all members.
 func atLeast(least, members, faulty, witnesses int) *big.Rat {
 	sum, ways := new(big.Int), new(big.Int)
 	for k := max(least, 0); k <= min(faulty, witnesses); k++ {
@@ -28,8 +28,8 @@ type Harm struct {
 	Captures                   *big.Rat // in one round, the coalition has a quorum
 }
 
-// Of returns the harm that faulty dishonest members can do, among members, in a round with witnesses
-// witnesses.
+// Of returns the harm that dishonest members can do in a round. faulty is their number. The round
+// draws the given number of witnesses from all members.
 func Of(members, faulty, witnesses int) Harm {
 	witnesses = min(witnesses, members)
 	quorum := assign.Quorum(witnesses)

@@ -77,8 +77,8 @@ func AskModel(ctx context.Context, network env.Requests, peer identity.ID, diges
 	return response, nil
 }
 
-// AskResults requests the results counted in the steps after after, up to until, starting from the
-// model with that digest. The hash of the answer shows whether two peers give the same answer.
+// AskResults requests the results counted in the steps later than after, up to until, starting from
+// the model with that digest. The hash of the answer shows whether two peers give the same answer.
 func AskResults(ctx context.Context, network env.Requests, peer identity.ID, after, until uint32, model [32]byte) (rounds []AppliedRound, answer [32]byte, err error) {
 	response, err := network.Request(ctx, peer, ResultsProtocol, encodeResultsRequest(after, until, model), maxResultsResponse)
 	if err != nil {

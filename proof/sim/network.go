@@ -211,7 +211,7 @@ func (p *process) answerOf(ctx context.Context, to identity.ID, protocol string,
 	return response, err
 }
 
-// push sends a client a result, which takes one one-way delay.
+// push sends a client a result, which takes the delay of one direction.
 func (p *process) push(ctx context.Context, to int, request []byte) error {
 	if p.machine.HasRole(scenario.Equivocation) || p.machine.HasRole(scenario.HiddenResult) { // the recipients are chosen when it is gossiped
 		return errUnreachable

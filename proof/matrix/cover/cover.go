@@ -183,8 +183,8 @@ func pairs(levels []int) func(yield func(pair) bool) {
 	}
 }
 
-// complete chooses the open levels, so that the row contains no combination except the allowed one.
-// It reports whether this is possible.
+// complete chooses the open levels, so that the row contains no forbidden combination, except
+// possibly the one with index allowed. It reports whether this is possible.
 func (m *maker) complete(levels []int, allowed int) bool {
 	for i := range m.Forbidden {
 		if i != allowed && m.has(levels, i) {

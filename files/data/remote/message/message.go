@@ -41,7 +41,7 @@ const (
 
 const sampleHeader = 4 + 8 + 1 // request, index, form
 
-// MaxSample returns the limit for a frame with a sample of up to tokens tokens.
+// MaxSample returns the limit for a frame with a sample of up to the given number of tokens.
 func MaxSample(tokens int) int { return max(MaxToClient, 1+sampleHeader+3*4*tokens) }
 
 // ErrMalformed means that the other side sent bytes that the protocol does not allow.
