@@ -30,7 +30,7 @@ const stalledFolder = "PSYCHE_TEST_STALLED_UPLOAD"
 // stalledDestination accepts no data and blocks until its context ends.
 type stalledDestination struct{ begun chan struct{} }
 
-func (stalledDestination) String() string { return "a stalled place" }
+func (stalledDestination) String() string { return "a stalled destination" }
 
 func (p stalledDestination) Upload(ctx context.Context, _ string, _ checkpoint.Facts, _ remote.Progress) (string, error) {
 	close(p.begun)

@@ -22,7 +22,7 @@ func (f actFlags) authorityKey(ctx context.Context, to console, missing error) (
 	if err != nil {
 		return identity.Key{}, err
 	}
-	places := keyPlaces(os.LookupEnv)
+	places := keyFiles(os.LookupEnv)
 	if state.Authority.Main != state.Host {
 		places = nil
 	}
@@ -42,9 +42,9 @@ func (f actFlags) authorityKey(ctx context.Context, to console, missing error) (
 	return identity.Key{}, fmt.Errorf("%w; the key of the run's main authority, %s, is needed", missing, identity.ID(state.Authority.Main))
 }
 
-// keyPlaces returns the files that may have the key of a run's host: of a server in the current folder or a folder below
+// keyFiles returns the files that may have the key of a run's host: of a server in the current folder or a folder below
 // it, and of the runs of psyche host.
-func keyPlaces(lookup func(string) (string, bool)) []string {
+func keyFiles(lookup func(string) (string, bool)) []string {
 	beside, _ := filepath.Glob(filepath.Join("*", server.HostKeyFile)) // the pattern is valid
 	places := append([]string{server.HostKeyFile}, beside...)
 	state, err := paths.State(lookup)

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// turnPlaces is the number of answers that are sent at the same time. The second answer keeps the
+	// turnSlots is the number of answers that are sent at the same time. The second answer keeps the
 	// link busy while the receiver of the first one confirms it.
-	turnPlaces = 2
+	turnSlots = 2
 	// A transfer keeps its turn for a limited time: several times the usual transfer time, between
 	// these limits. A longer transfer continues without its turn; its receiver must wait for the
 	// end of the transfer.
@@ -93,11 +93,11 @@ func (t *turns) take(ctx context.Context, id identity.ID, r rank, size int, now 
 		return 0, longestLater
 	}
 	w := t.enter(id, r, now)
-	if len(t.active) < turnPlaces && t.ahead(*w) < turnPlaces-len(t.active) {
+	if len(t.active) < turnSlots && t.ahead(*w) < turnSlots-len(t.active) {
 		t.grant(ctx, *w, now)
 		return min(t.partsAtOnce(size), budgetParts-t.used[id].parts), 0
 	}
-	turn := time.Duration(t.partsAtOnce(size)) * t.usualTime(size) / turnPlaces
+	turn := time.Duration(t.partsAtOnce(size)) * t.usualTime(size) / turnSlots
 	later = min(max(time.Duration(t.ahead(*w))*turn, soonestLater<<min(w.requests, 5)), longestLater)
 	t.charge(id, usage{})
 	u := t.used[id]

@@ -59,7 +59,7 @@ func (r *Recorded) Model(ctx context.Context, c coordinator.Checkpoint, places [
 	}
 	err = r.fromServer(ctx, c.Digest, to)
 	if err != nil && ctx.Err() == nil {
-		err = r.fromPlaces(ctx, c, places, to, err)
+		err = r.fromLocations(ctx, c, places, to, err)
 	}
 	if err != nil {
 		return "", errors.Join(err, os.RemoveAll(to))
@@ -155,9 +155,9 @@ func (r *Recorded) fromServer(ctx context.Context, digest [32]byte, to string) e
 	return r.verify(ctx, to, digest)
 }
 
-// fromPlaces downloads the model from a location that a member reported, or from the repository that the
+// fromLocations downloads the model from a location that a member reported, or from the repository that the
 // run began with. before is the error of the server.
-func (r *Recorded) fromPlaces(ctx context.Context, c coordinator.Checkpoint, places []coordinator.Location, to string, before error) error {
+func (r *Recorded) fromLocations(ctx context.Context, c coordinator.Checkpoint, places []coordinator.Location, to string, before error) error {
 	why := fmt.Errorf("%w: the server: %w", ErrNowhere, before)
 	// The digest instead of a key: the same folder after a killed process, whose files it removes.
 	source, err := New(Options{RunID: r.RunID, Member: identity.ID(c.Digest), SharedMiB: modelarchive.MaxSize >> 20, Hub: r.Hub, Logger: r.Logger})

@@ -53,7 +53,7 @@ func (v *view) rangeText() string {
 
 // slicedRange returns a slice of a range, which is also a range.
 func (r *renderer) slicedRange(v *view, from, to, by *int64) *view {
-	first, end, step := r.slicePlaces(int64(len(v.items)), from, to, by)
+	first, end, step := r.sliceBounds(int64(len(v.items)), from, to, by)
 	if step > maxRange || step < -maxRange {
 		r.unsupported("a slice of a range in steps of %d", step)
 	}
@@ -65,9 +65,9 @@ func (r *renderer) slicedRange(v *view, from, to, by *int64) *view {
 	return r.newRange(v.from+first*v.step, v.from+end*v.step, v.step*step)
 }
 
-// slicePlaces returns the first index of a slice of n items, the index after its last item, and its
+// sliceBounds returns the first index of a slice of n items, the index after its last item, and its
 // step. As in Python, indices outside of the list are clamped.
-func (r *renderer) slicePlaces(n int64, from, to, by *int64) (first, end, step int64) {
+func (r *renderer) sliceBounds(n int64, from, to, by *int64) (first, end, step int64) {
 	if step = 1; by != nil {
 		step = *by
 	}
@@ -144,7 +144,7 @@ func (r *renderer) slice(e slice, s *scope) any {
 // sliced returns a slice of items.
 func (r *renderer) sliced(items []any, from, to, by *int64) (chosen []any) {
 	n := int64(len(items))
-	first, end, step := r.slicePlaces(n, from, to, by)
+	first, end, step := r.sliceBounds(n, from, to, by)
 	r.spend(16 * len(items))
 	for at := first; step > 0 && at < end || step < 0 && at > end; at += step {
 		r.step(1)
