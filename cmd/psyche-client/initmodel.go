@@ -55,7 +55,7 @@ func (c *initModelCommand) Run(t terminal) error {
 	}
 	m, done := meter.New(t.Err, "psyche-client: drawing the weights"), int64(0)
 	m.At(0, description.NumParameters)
-	s.Tensors, err = model.InitTold(config, c.Seed, func(numbers int64) {
+	s.Tensors, err = model.InitWatched(config, c.Seed, func(numbers int64) {
 		done += numbers
 		m.At(done, description.NumParameters)
 	})

@@ -159,12 +159,12 @@ func Describe(config []byte) (Description, error) {
 
 // Init returns new weights for a config.json, sorted by name. The same seed gives the same weights.
 func Init(config []byte, seed uint64) ([]safetensors.Tensor, error) {
-	return InitTold(config, seed, func(int64) {})
+	return InitWatched(config, seed, func(int64) {})
 }
 
-// InitTold is Init with progress: it calls made after each tensor with the number of its values.
+// InitWatched is Init with progress: it calls made after each tensor with the number of its values.
 // Large models take minutes.
-func InitTold(config []byte, seed uint64, made func(numbers int64)) ([]safetensors.Tensor, error) {
+func InitWatched(config []byte, seed uint64, made func(numbers int64)) ([]safetensors.Tensor, error) {
 	a, err := find(config)
 	if err != nil {
 		return nil, err
