@@ -117,9 +117,9 @@ func (n *network) awaitChain(ctx context.Context) error {
 // byHandFile is the name of the file with the commands that restart a run on a validator.
 const byHandFile = "by-hand.txt"
 
-// noteByHand writes the commands for resuming the run manually. They restart the validator, which keeps
+// noteCommands writes the commands for resuming the run manually. They restart the validator, which keeps
 // its own ledger, restart the clients, and resume the run if it is paused.
-func (n *network) noteByHand() error {
+func (n *network) noteCommands() error {
 	var text strings.Builder
 	line := func(env []string, command ...string) {
 		if len(env) > 0 {

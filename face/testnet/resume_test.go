@@ -325,7 +325,7 @@ func TestCommandsToRestartOnAValidator(t *testing.T) {
 	n.server = &child.Process{Program: "my validator", Args: []string{"--ledger", "here", "--reset", "--quiet"}}
 	n.clients = []*child.Process{{Program: "psyche-client", Args: []string{"train", "--rpc", "there"}, Env: []string{"A=b"}}}
 	n.hostFlags = []string{"--rpc", "there"}
-	if err := n.noteByHand(); err != nil {
+	if err := n.noteCommands(); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(n.dir, byHandFile))

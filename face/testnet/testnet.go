@@ -121,7 +121,7 @@ func (n *network) explain(err error) error {
 		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
 	}
 	if n.options.Chain.Validator != "" {
-		return errors.Join(fmt.Errorf("%w; summary.json and logs are in %s; to restart the run manually, see %s", err, n.dir, byHandFile), n.noteByHand())
+		return errors.Join(fmt.Errorf("%w; summary.json and logs are in %s; to restart the run manually, see %s", err, n.dir, byHandFile), n.noteCommands())
 	}
 	command, log := "psyche testnet start --resume "+n.dir, server.JournalPath(n.serverDir(), n.run.RunID)
 	if n.options.Chain.Used {

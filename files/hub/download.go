@@ -252,7 +252,7 @@ func (f *fetch) download(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.file.Close()) }()
-	if err := f.takeUp(); err != nil {
+	if err := f.countRemains(); err != nil {
 		return err
 	}
 	if err := f.complete(ctx); err != nil {
@@ -264,8 +264,8 @@ func (f *fetch) download(ctx context.Context) (err error) {
 	return os.Rename(blob+incomplete, blob)
 }
 
-// takeUp counts the remains of an interrupted download.
-func (f *fetch) takeUp() error {
+// countRemains counts the remains of an interrupted download.
+func (f *fetch) countRemains() error {
 	info, err := f.file.Stat()
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func (f *Follower) Read(path string, visit func(number uint64, r follow.Record, 
 		return fmt.Errorf("follow: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	if err := f.takeUp(file); err != nil {
+	if err := f.loadResumed(file); err != nil {
 		return fmt.Errorf("follow %s: %w", path, err)
 	}
 	number := uint64(f.at.Entries)
@@ -104,8 +104,8 @@ func (f *Follower) Read(path string, visit func(number uint64, r follow.Record, 
 	return nil
 }
 
-// takeUp loads the resumed state for the run that the journal's genesis defines.
-func (f *Follower) takeUp(file *os.File) error {
+// loadResumed loads the resumed state for the run that the journal's genesis defines.
+func (f *Follower) loadResumed(file *os.File) error {
 	if f.resumed == nil {
 		return nil
 	}

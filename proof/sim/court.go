@@ -63,7 +63,7 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 	case m.HasRole(scenario.CheatingTrainer) && m.cheats(r.step) && m.chance("opens", r.step, 500):
 		return true
 	case m.HasRole(scenario.Silent):
-		return p.isSoSilent(asker, r)
+		return p.withholds(asker, r)
 	case m.HasRole(scenario.Fleeing) && m.chance("flees", r.step, 500):
 		p.sendAside(coordinator.Withdraw{Client: coordinator.ClientID(m.ID)})
 		return true
@@ -71,9 +71,9 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 	return false
 }
 
-// isSoSilent reports whether a silent trainer refuses now to open a result to asker. Some of these
+// withholds reports whether a silent trainer refuses now to open a result to asker. Some of these
 // trainers never open, some open late, and some open only to one half of the members.
-func (p *process) isSoSilent(asker *process, r result) bool {
+func (p *process) withholds(asker *process, r result) bool {
 	switch p.machine.Index % 3 {
 	case 0:
 		return true

@@ -80,7 +80,7 @@ func NewUploader(destination Destination, runID, dir string, logger *slog.Logger
 		destination: destination, runID: runID, owner: ownerOf(destination, runID), dir: dir, logger: logger, notify: uploaded,
 		cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
-	u.takeUp()
+	u.offerRemaining()
 	go func() {
 		defer close(u.done)
 		u.run(ctx)
@@ -99,9 +99,9 @@ func (u *Uploader) stage(step uint32) string {
 	return filepath.Join(u.dir, stagePrefix+folderName(u.runID, step)+u.owner)
 }
 
-// takeUp offers the newest remaining checkpoint of this uploader, and removes its older ones. It
+// offerRemaining offers the newest remaining checkpoint of this uploader, and removes its older ones. It
 // ignores checkpoints of other runs and destinations.
-func (u *Uploader) takeUp() {
+func (u *Uploader) offerRemaining() {
 	entries, _ := os.ReadDir(u.dir) // a missing folder contains no checkpoints
 	for _, entry := range entries {
 		stage := filepath.Join(u.dir, entry.Name())
