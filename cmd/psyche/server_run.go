@@ -297,7 +297,7 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *eventlog.Lo
 		Logger:        logger,
 		HTTP:          server.HTTP{HTTPListen: c.HTTPAddr},
 		Limits: server.Limits{
-			MaxRuns: c.MaxRuns, MaxStrangers: c.MaxStrangers, LogBytesPerSecond: c.MaxLogRate * (1 << 20),
+			MaxRuns: c.MaxRuns, MaxUnknown: c.MaxStrangers, LogBytesPerSecond: c.MaxLogRate * (1 << 20),
 			MaxSeatsPerNetwork: cmp.Or(c.MaxSeatsPerNetwork, -1), MaxSeatsPerPrivateNetwork: c.MaxSeatsPerPrivateNetwork,
 		},
 		Hooks: server.Hooks{

@@ -20,19 +20,19 @@ const attemptsPublic = 2
 // requests the commit's listing, and one of its files, for which separate conditions may apply. If
 // the commit is not public, the error is ErrNotPublic.
 func (c *Client) CheckPublic(ctx context.Context, repo, commit string) error {
-	stranger := c.stranger()
-	if _, err := stranger.Resolve(ctx, repo, commit); err != nil {
+	anonymous := c.anonymous()
+	if _, err := anonymous.Resolve(ctx, repo, commit); err != nil {
 		return notPublic(err)
 	}
-	files, err := stranger.Files(ctx, repo, commit)
+	files, err := anonymous.Files(ctx, repo, commit)
 	if err != nil {
 		return notPublic(err)
 	}
-	return stranger.checkFiles(ctx, repo, commit, files)
+	return anonymous.checkFiles(ctx, repo, commit, files)
 }
 
-// stranger returns a copy of the client without a token.
-func (c *Client) stranger() *Client {
+// anonymous returns a copy of the client without a token.
+func (c *Client) anonymous() *Client {
 	other := *c
 	other.Token, other.Attempts = "", min(c.Attempts, attemptsPublic)
 	return &other
@@ -100,10 +100,10 @@ func (c *Client) checkPublic(ctx context.Context, repo string, cache folder, s S
 	marker := cache.public(s.Commit)
 	unknown := ErrOffline
 	if !c.Offline {
-		stranger := c.stranger()
-		_, err := stranger.Resolve(ctx, repo, s.Commit)
+		anonymous := c.anonymous()
+		_, err := anonymous.Resolve(ctx, repo, s.Commit)
 		if err = notPublic(err); err == nil {
-			err = stranger.checkFiles(ctx, repo, s.Commit, s.Files)
+			err = anonymous.checkFiles(ctx, repo, s.Commit, s.Files)
 		}
 		if err == nil {
 			return replaceFile(marker, nil)

@@ -18,7 +18,7 @@ import (
 // TestUnknownClientsLeaveSlotsForMembers fills the slots for unknown clients. It checks that a
 // participant can still connect.
 func TestUnknownClientsLeaveSlotsForMembers(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxStrangers = 2 }, func(t *testing.T, connect func() *peer) {
+	bubble(t, func(o *Options) { o.MaxUnknown = 2 }, func(t *testing.T, connect func() *peer) {
 		first := connect().enter(1)
 		first.submit(coordinator.Join{}) // from now on a participant, not an unknown client
 		go first.alive()
@@ -44,7 +44,7 @@ func TestUnknownClientsShareSlots(t *testing.T) {
 }
 
 func testSharedSlots(t *testing.T, role frame.Role) {
-	bubbleOfAddresses(t, func(o *Options) { o.MaxStrangers = 4 }, func(t *testing.T, connectFrom func(net.Addr) *peer) {
+	bubbleOfAddresses(t, func(o *Options) { o.MaxUnknown = 4 }, func(t *testing.T, connectFrom func(net.Addr) *peer) {
 		address := func(n byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, n)} }
 		ended := make([]bool, 10) // by key
 		enter := func(from, key byte) {
@@ -92,7 +92,7 @@ func testSharedSlots(t *testing.T, role frame.Role) {
 // and the keys of authorities can still connect.
 func TestObserversDoNotLockOutParticipants(t *testing.T) {
 	authority := backendtest.Key(50)
-	bubble(t, func(o *Options) { o.Key, o.MaxStrangers = authority, 2 }, func(t *testing.T, connect func() *peer) {
+	bubble(t, func(o *Options) { o.Key, o.MaxUnknown = authority, 2 }, func(t *testing.T, connect func() *peer) {
 		for n := range byte(2) {
 			p := connect()
 			p.greet(n, frame.RoleObserver)
@@ -113,15 +113,15 @@ func TestObserversDoNotLockOutParticipants(t *testing.T) {
 // TestClientThatLeavesTheRunIsUnknown lets a participant leave the run while all slots are taken.
 // The participant keeps its connection, which then counts as a connection of an unknown client.
 func TestClientThatLeavesTheRunIsUnknown(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxStrangers = 1 }, func(t *testing.T, connect func() *peer) {
+	bubble(t, func(o *Options) { o.MaxUnknown = 1 }, func(t *testing.T, connect func() *peer) {
 		leaving := connect().enter(1)
 		leaving.submit(coordinator.Join{})
 		time.Sleep(time.Millisecond) // so that the next nonce is higher
-		stranger := connect().enter(2)
+		unknown := connect().enter(2)
 		leaving.submit(coordinator.Withdraw{Client: coordinator.ClientID(leaving.key.ID())})
 		go leaving.alive()
 		time.Sleep(time.Second)
-		_ = stranger.socket.Close()
+		_ = unknown.socket.Close()
 		time.Sleep(time.Second)
 		p := connect()
 		p.hello(3, hostileRun)

@@ -176,7 +176,7 @@ func TestSlowObserversDoNotDelayMembers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bubbleOfAddresses(t, func(o *Options) {
 				o.Runs, o.SaveStateDir, o.LogBytesPerSecond, o.SnapshotEvery = nil, dir, 64<<10, 1<<30
-				o.MaxStrangers = 1000
+				o.MaxUnknown = 1000
 				o.Now = func() uint64 { return h.now }
 			}, func(t *testing.T, connect func(net.Addr) *peer) {
 				connectFrom := inTurn(connect)

@@ -94,7 +94,7 @@ func TestHostileConnectionsHaveBoundedMemory(t *testing.T) {
 	const connections, perConnection = 100, 256 << 10
 	o := Options{
 		Runs: []Genesis{backendtest.Genesis(hostileRun, 3)}, Listen: "127.0.0.1:0", WithdrawGrace: -1,
-		Limits: Limits{MaxStrangers: connections + 1},
+		Limits: Limits{MaxUnknown: connections + 1},
 	}
 	ready := make(chan net.Addr, 1)
 	o.Ready = func(a net.Addr) { ready <- a }

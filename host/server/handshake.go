@@ -142,8 +142,8 @@ func (c *connection) watch() error {
 func (c *connection) claim(ctx context.Context, addrs []string) error {
 	c.origin = c.host.origin(c.conn.RemoteAddr())
 	for range 3 {
-		stranger := !c.host.newest.Load().known[c.id]
-		other, err := c.host.registry.claim(c, addrs, stranger)
+		unknown := !c.host.newest.Load().known[c.id]
+		other, err := c.host.registry.claim(c, addrs, unknown)
 		if other == nil {
 			return err
 		}

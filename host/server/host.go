@@ -63,7 +63,7 @@ func newHost(server *server, s store) (*host, error) {
 		runID:    s.log.State.RunID,
 		run:      s.log.Run(),
 		logger:   o.Logger.With("run", s.log.State.RunID),
-		registry: newRegistry(server.strangers, server.onlookers),
+		registry: newRegistry(server.unknown, server.onlookers),
 		growth:   admission.NewBudget(o.JoinsPerSecond, o.JoinsAtOnce),
 		requests: make(chan request),
 	}
@@ -208,7 +208,7 @@ func (h *host) finish(ctx context.Context) (took time.Duration, err error) {
 		h.logSize.Store(h.store.journal.Size())
 	}
 	known := h.core.Known()
-	h.registry.seatStrangers(known)
+	h.registry.seatUnknown(known)
 	h.core.Advance(h.now(), func(u core.Update) { h.publish(u, known) })
 	return took, nil
 }

@@ -59,7 +59,7 @@ func (l *logLoad) serve(bare bool, withdrawGrace time.Duration) {
 		Listen: l.address, SaveStateDir: l.dir, WithdrawGrace: withdrawGrace,
 		Now: func() uint64 { return l.h.now },
 	}
-	o.MaxStrangers = *loadObservers + 100
+	o.MaxUnknown = *loadObservers + 100
 	o.Ready = func(a net.Addr) { ready <- a }
 	o.OnEvent = func(e Event) {
 		if e.Kind == EventAccepted && e.Action == "Withdraw" {

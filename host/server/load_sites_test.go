@@ -31,7 +31,7 @@ func TestLoadOfLogFromManySites(t *testing.T) {
 		for _, rate := range []int64{1 << 20} { // at the default rate of 8 MiB/s, the burst would contain the whole log
 			bubbleOfAddresses(t, func(o *Options) {
 				o.Runs, o.SaveStateDir, o.LogBytesPerSecond = nil, dir, float64(rate)
-				o.MaxStrangers = 1100
+				o.MaxUnknown = 1100
 				o.Now = func() uint64 { return h.now }
 			}, func(t *testing.T, connect func(net.Addr) *peer) {
 				connectFrom := inTurn(connect)

@@ -117,9 +117,9 @@ func (c runCollector) Collect(out chan<- prometheus.Metric) {
 			}
 			send(runState, in, state.String())
 		}
-		live, strangers, watching := h.registry.counts()
-		send(runLive, float64(live-strangers), "member")
-		send(runLive, float64(strangers), "stranger")
+		live, unknown, watching := h.registry.counts()
+		send(runLive, float64(live-unknown), "member")
+		send(runLive, float64(unknown), "stranger")
 		send(runLive, float64(watching), "observer")
 		send(runEpoch, float64(newest.phase.Epoch))
 		send(runStep, float64(newest.phase.Step))

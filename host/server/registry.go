@@ -17,7 +17,7 @@ type registry struct {
 	live      map[identity.ID]*connection
 	addrs     map[identity.ID][]string // also of disconnected participants
 	watching  map[*connection]bool
-	strangers *admission.Limiter // the server's limit for live connections of unknown keys
+	unknown   *admission.Limiter // the server's limit for live connections of unknown keys
 	onlookers *admission.Limiter // the server's limit for observers without a role
 
 	closed error // reason why no connection is admitted any more; nil: open
@@ -26,9 +26,9 @@ type registry struct {
 	changed chan struct{}
 }
 
-func newRegistry(strangers, onlookers *admission.Limiter) *registry {
+func newRegistry(unknown, onlookers *admission.Limiter) *registry {
 	return &registry{
-		strangers: strangers,
+		unknown:   unknown,
 		onlookers: onlookers,
 		live:      make(map[identity.ID]*connection),
 		addrs:     make(map[identity.ID][]string),
@@ -39,7 +39,7 @@ func newRegistry(strangers, onlookers *admission.Limiter) *registry {
 
 // claim makes c the live connection of its key. If the key already has a live connection, claim
 // returns it and changes nothing. The connection of an unknown client needs a free slot.
-func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connection, error) {
+func (r *registry) claim(c *connection, addrs []string, unknown bool) (*connection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed != nil {
@@ -48,8 +48,8 @@ func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connect
 	if other := r.live[c.id]; other != nil {
 		return other, nil
 	}
-	if stranger {
-		if err := r.seat(c, r.strangers); err != nil {
+	if unknown {
+		if err := r.seat(c, r.unknown); err != nil {
 			return nil, err
 		}
 	}
@@ -94,9 +94,9 @@ func (r *registry) unseat(c *connection) {
 	}
 }
 
-// seatStrangers gives connections whose keys became unknown a slot for unknown clients, and
+// seatUnknown gives connections whose keys became unknown a slot for unknown clients, and
 // releases the slots of connections whose keys became known.
-func (r *registry) seatStrangers(known map[identity.ID]bool) {
+func (r *registry) seatUnknown(known map[identity.ID]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, c := range r.live {
@@ -104,23 +104,23 @@ func (r *registry) seatStrangers(known map[identity.ID]bool) {
 		case known[id]:
 			r.unseat(c)
 		case c.leave == nil:
-			slot := r.strangers.Admit(c.conn.RemoteAddr(), c.evict)
-			c.leave = func() { r.strangers.Leave(slot) }
+			slot := r.unknown.Admit(c.conn.RemoteAddr(), c.evict)
+			c.leave = func() { r.unknown.Leave(slot) }
 		}
 	}
 }
 
 // counts returns the number of live connections, the live connections of unknown clients among
 // them, and the spectators.
-func (r *registry) counts() (live, strangers, watching int) {
+func (r *registry) counts() (live, unknown, watching int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.live {
 		if c.leave != nil {
-			strangers++
+			unknown++
 		}
 	}
-	return len(r.live), strangers, len(r.watching)
+	return len(r.live), unknown, len(r.watching)
 }
 
 // release reverts claim or watch.

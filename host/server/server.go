@@ -33,7 +33,7 @@ const (
 	DefaultWithdrawGrace    = core.DefaultGrace
 	DefaultRestartGrace     = core.DefaultGrace
 	DefaultBeat             = time.Second
-	defaultMaxStrangers     = 512
+	defaultMaxUnknown       = 512
 	defaultSeatsPerNetwork  = 16
 	defaultMaxRuns          = 64
 	defaultActionsPerSecond = 10
@@ -113,11 +113,11 @@ type Limits struct {
 	// clients cannot start runs over the network. Closed runs have a separate limit. Zero means
 	// defaultMaxRuns.
 	MaxRuns int
-	// MaxStrangers limits the connections of keys that are not part of a run. A second limit of the
+	// MaxUnknown limits the connections of keys that are not part of a run. A second limit of the
 	// same size applies to observers whose keys have no role. Members, clients that left during the
 	// epoch, and keys with a role can always connect. At the limit, the address with the most
-	// connections loses its oldest one to an address with fewer. Zero means defaultMaxStrangers.
-	MaxStrangers int
+	// connections loses its oldest one to an address with fewer. Zero means defaultMaxUnknown.
+	MaxUnknown int
 	// MaxSeatsPerNetwork limits how many clients of one network (/24 of IPv4, /48 of IPv6) may take
 	// part in a run. Private networks, and keys that the run knows, are exempt. Zero means
 	// defaultSeatsPerNetwork. If negative, there is no limit.
@@ -190,7 +190,7 @@ func (o *Options) setDefaults() {
 	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, DefaultWithdrawGrace)
 	o.RestartGrace = max(cmp.Or(o.RestartGrace, DefaultRestartGrace), o.WithdrawGrace)
 	o.Beat = cmp.Or(o.Beat, DefaultBeat)
-	o.MaxStrangers = cmp.Or(o.MaxStrangers, defaultMaxStrangers)
+	o.MaxUnknown = cmp.Or(o.MaxUnknown, defaultMaxUnknown)
 	o.MaxSeatsPerNetwork = cmp.Or(o.MaxSeatsPerNetwork, defaultSeatsPerNetwork)
 	o.MaxRuns = cmp.Or(o.MaxRuns, defaultMaxRuns)
 	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, defaultActionsPerSecond)
@@ -267,7 +267,7 @@ type server struct {
 	metrics *metrics
 
 	unproven  *admission.Limiter // connections before their hello
-	strangers *admission.Limiter // unknown keys that may want to take part
+	unknown   *admission.Limiter // unknown keys that may want to take part
 	onlookers *admission.Limiter
 	actions   *admission.KeyLimits[identity.ID]
 	egress    *admission.Budget // bytes of journals and models
@@ -304,8 +304,8 @@ func newServer(o Options) (*server, error) {
 	}
 	s := &server{
 		options: o, key: key, tls: config, logger: o.Logger,
-		unproven: admission.NewLimiter(), strangers: admission.NewLastingLimiter(o.MaxStrangers),
-		onlookers: admission.NewLastingLimiter(o.MaxStrangers),
+		unproven: admission.NewLimiter(), unknown: admission.NewLastingLimiter(o.MaxUnknown),
+		onlookers: admission.NewLastingLimiter(o.MaxUnknown),
 		actions:   admission.NewKeyLimits[identity.ID](o.ActionsPerSecond, burst(o.ActionsPerSecond)),
 		egress:    admission.NewReservedBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond)), othersShare),
 		catching:  newCatching(),

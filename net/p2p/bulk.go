@@ -191,7 +191,7 @@ func (b *bulk) admit(raw net.Conn, scope network.ConnManagementScope) (*bulkConn
 	if err != nil {
 		return nil, nil, err
 	}
-	b.node.strangers.shown(raw.RemoteAddr())
+	b.node.unproven.shown(raw.RemoteAddr())
 	b.mu.Lock()
 	v := b.servers[c.name]
 	b.mu.Unlock()

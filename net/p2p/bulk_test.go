@@ -123,12 +123,12 @@ func TestBulkEndsWithMembership(t *testing.T) {
 // TestBulkRefusesNonMembers checks that a client without the handshake of a member cannot open a
 // bulk connection and does not delay members.
 func TestBulkRefusesNonMembers(t *testing.T) {
-	a, b, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "stranger")
+	a, b, nonMember := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "stranger")
 	handleBulk(a)
 	p2ptest.Connect(t, a, b)
-	stranger.SetMembers(p2ptest.Peers(a))
-	if err := p2p.DialBulk(testContext(t), stranger, a.ID(), bulkEcho, a.Addrs()); err == nil {
-		t.Error("a stranger has a bulk connection")
+	nonMember.SetMembers(p2ptest.Peers(a))
+	if err := p2p.DialBulk(testContext(t), nonMember, a.ID(), bulkEcho, a.Addrs()); err == nil {
+		t.Error("a non-member has a bulk connection")
 	}
 	if err := p2p.DialBulk(testContext(t), b, a.ID(), "/psyche/test/other/1", a.Addrs()); err == nil {
 		t.Error("an unserved protocol has a bulk connection")

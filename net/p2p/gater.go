@@ -17,7 +17,7 @@ func (g gater) InterceptAccept(network.ConnMultiaddrs) bool         { return tru
 
 func (g gater) InterceptSecured(d network.Direction, p peer.ID, c network.ConnMultiaddrs) bool {
 	if d == network.DirInbound {
-		g.n.strangers.shownAt(c.RemoteMultiaddr())
+		g.n.unproven.shownAt(c.RemoteMultiaddr())
 	}
 	return g.n.mayConnect(p)
 }

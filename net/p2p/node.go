@@ -78,7 +78,7 @@ type Node struct {
 	onPenalty func(Penalty)
 	records   records
 	dials     *dials
-	strangers *strangers
+	unproven  *unproven
 	bulk      *bulk
 	requests  *quota.Quota // memory of large requests
 
@@ -177,7 +177,7 @@ func newNode(o Options) (*Node, crypto.PrivKey, error) {
 		onPenalty: o.OnPenalty,
 		records:   records{by: make(map[identity.ID]*conduct)},
 		dials:     newDials(),
-		strangers: newStrangers(),
+		unproven:  newUnproven(),
 
 		life:     life{done: make(chan struct{})},
 		members:  make(map[peer.ID]*member),

@@ -231,26 +231,26 @@ func TestLargeRequestsCountAgainstTheUploadRate(t *testing.T) {
 func TestNonMemberIsRefused(t *testing.T) {
 	for _, transport := range p2ptest.Loopback {
 		t.Run(transport, func(t *testing.T) {
-			member, stranger := p2ptest.Node(t, "member", transport), p2ptest.Node(t, "stranger", transport)
+			member, nonMember := p2ptest.Node(t, "member", transport), p2ptest.Node(t, "stranger", transport)
 			handleEcho(member)
-			handleEcho(stranger)
-			stranger.SetMembers(p2ptest.Peers(member))
-			if _, err := stranger.Request(testContext(t), member.ID(), echo, []byte("hi"), 10); err == nil {
-				t.Error("a stranger got an answer")
+			handleEcho(nonMember)
+			nonMember.SetMembers(p2ptest.Peers(member))
+			if _, err := nonMember.Request(testContext(t), member.ID(), echo, []byte("hi"), 10); err == nil {
+				t.Error("a non-member got an answer")
 			}
-			if _, err := member.Request(testContext(t), stranger.ID(), echo, nil, 10); !errors.Is(err, p2p.ErrNotMember) {
-				t.Errorf("request to a stranger: %v", err)
+			if _, err := member.Request(testContext(t), nonMember.ID(), echo, nil, 10); !errors.Is(err, p2p.ErrNotMember) {
+				t.Errorf("request to a non-member: %v", err)
 			}
 			if got := member.Connected(); len(got) != 0 {
 				t.Errorf("connected to %v", got)
 			}
-			member.SetMembers(p2ptest.Peers(stranger))
+			member.SetMembers(p2ptest.Peers(nonMember))
 			// The refused side may still believe that it is connected. The other side knows the
 			// state.
-			if err := member.WaitConnected(testContext(t), stranger.ID()); err != nil {
+			if err := member.WaitConnected(testContext(t), nonMember.ID()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := stranger.Request(testContext(t), member.ID(), echo, []byte("hi"), 10); err != nil {
+			if _, err := nonMember.Request(testContext(t), member.ID(), echo, []byte("hi"), 10); err != nil {
 				t.Errorf("request after admission: %v", err)
 			}
 		})

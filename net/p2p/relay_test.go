@@ -159,10 +159,10 @@ func TestRelayKeepsItsUploadRate(t *testing.T) {
 // do not make a node a member.
 func TestFoundInTheLocalNetwork(t *testing.T) {
 	t.Parallel()
-	a, b, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "stranger")
+	a, b, nonMember := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "stranger")
 	a.SetMembers([]p2p.Peer{{ID: b.ID()}})
 	b.SetMembers([]p2p.Peer{{ID: a.ID()}})
-	p2p.FoundLocally(a, stranger.ID(), stranger.Addrs())
+	p2p.FoundLocally(a, nonMember.ID(), nonMember.Addrs())
 	many := []string{"/ip4/127.0.0.1/tcp/1/ws", "/p2p-circuit"}
 	for i := range 100 {
 		many = append(many, "/ip4/127.0.0.1/tcp/"+strconv.Itoa(1+i))
@@ -175,7 +175,7 @@ func TestFoundInTheLocalNetwork(t *testing.T) {
 	if err := a.WaitConnected(testContext(t), b.ID()); err != nil {
 		t.Fatal(err)
 	}
-	if a.IsMember(stranger.ID()) || len(a.Connected()) != 1 {
+	if a.IsMember(nonMember.ID()) || len(a.Connected()) != 1 {
 		t.Errorf("connected to %v", a.Connected())
 	}
 }

@@ -26,10 +26,10 @@ const (
 	// default is one connection in five seconds for each address.
 	handshakesPerSecond = 200
 	handshakesBurst     = 1024
-	// strangersAtOnce is the maximum number of connections that have not proved a key yet: all such
-	// connections over TCP (strangers), and some over QUIC, which has its own protection against
+	// unprovenConnsAtOnce is the maximum number of connections that have not proved a key yet: all such
+	// connections over TCP (unproven), and some over QUIC, which has its own protection against
 	// floods.
-	strangersAtOnce = admission.MaxWaiting + 256
+	unprovenConnsAtOnce = admission.MaxWaiting + 256
 	// quicAfterTCP is how long a dial to a private address waits for TCP before trying QUIC.
 	quicAfterTCP = 250 * time.Millisecond
 )
@@ -39,8 +39,8 @@ const (
 func newResourceManager() (network.ResourceManager, error) {
 	limits := rcmgr.DefaultLimits
 	libp2p.SetDefaultServiceLimits(&limits)
-	strangers := &limits.TransientBaseLimit
-	strangers.ConnsInbound, strangers.Conns, strangers.FD = strangersAtOnce, 2*strangersAtOnce, strangersAtOnce
+	unproven := &limits.TransientBaseLimit
+	unproven.ConnsInbound, unproven.Conns, unproven.FD = unprovenConnsAtOnce, 2*unprovenConnsAtOnce, unprovenConnsAtOnce
 	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits.AutoScale()),
 		rcmgr.WithMetricsDisabled(),
 		rcmgr.WithLimitPerSubnet(

@@ -266,7 +266,7 @@ func TestSilentHolderIsNotWaitedFor(t *testing.T) {
 func TestFetchFailures(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b", "c")
-	stranger := p2ptest.Node(t, "stranger")
+	nonMember := p2ptest.Node(t, "stranger")
 	data := payload(5 * groupSize)
 	hash := Hash(blake3.Sum256(data))
 	Serve(nodes[1], holding(data))
@@ -280,7 +280,7 @@ func TestFetchFailures(t *testing.T) {
 		want    error
 	}{
 		{"nobody", hash, 1, nil, errNoHolders},
-		{"only strangers and itself", hash, 1, p2ptest.IDs(stranger, nodes[0]), errNoHolders},
+		{"only non-members and itself", hash, 1, p2ptest.IDs(nonMember, nodes[0]), errNoHolders},
 		{"not held", Hash{1}, 1, b, ErrNotHeld},
 		{"announced too large", hash, uint64(len(data)) + 1, b, errSize},
 		{"announced too small", hash, uint64(len(data)) - 1, b, errSize},
@@ -307,10 +307,10 @@ func TestFetchFailures(t *testing.T) {
 	if _, err := FetchUpTo(testContext(t), nodes[0], NewStore(1<<20), hash, 10, nil); !errors.Is(err, errNoHolders) {
 		t.Errorf("unknown size, no holder: %v", err)
 	}
-	stranger.SetMembers(p2ptest.Peers(nodes[1]))
+	nonMember.SetMembers(p2ptest.Peers(nodes[1]))
 	ctx, cancel := context.WithCancel(testContext(t))
-	if _, err := Fetch(ctx, stranger, NewStore(1<<20), hash, uint64(len(data)), b); err == nil {
-		t.Error("a stranger fetched a blob")
+	if _, err := Fetch(ctx, nonMember, NewStore(1<<20), hash, uint64(len(data)), b); err == nil {
+		t.Error("a non-member fetched a blob")
 	}
 	cancel()
 	if _, err := Fetch(ctx, nodes[0], NewStore(1<<20), hash, uint64(len(data)), b); !errors.Is(err, context.Canceled) {

@@ -285,37 +285,37 @@ func TestOversizeIsRefused(t *testing.T) {
 // TestMessagesOfNonMembersAreDropped checks that a non-member's messages do not reach a node, either
 // directly or through a node for which it is a member.
 func TestMessagesOfNonMembersAreDropped(t *testing.T) {
-	a, relay, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "relay"), p2ptest.Node(t, "stranger")
+	a, relay, nonMember := p2ptest.Node(t, "a"), p2ptest.Node(t, "relay"), p2ptest.Node(t, "stranger")
 	a.SetMembers(p2ptest.Peers(relay))
-	relay.SetMembers(p2ptest.Peers(a, stranger))
-	stranger.SetMembers(p2ptest.Peers(a, relay))
-	if err := relay.WaitConnected(testContext(t), a.ID(), stranger.ID()); err != nil {
+	relay.SetMembers(p2ptest.Peers(a, nonMember))
+	nonMember.SetMembers(p2ptest.Peers(a, relay))
+	if err := relay.WaitConnected(testContext(t), a.ID(), nonMember.ID()); err != nil {
 		t.Fatal(err)
 	}
 	_, fromA := join(t, a)
 	relayTopic, fromRelay := join(t, relay)
-	strangerTopic, _ := join(t, stranger)
+	nonMemberTopic, _ := join(t, nonMember)
 	if err := relayTopic.WaitPeers(testContext(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := strangerTopic.WaitPeers(testContext(t), 1); err != nil {
+	if err := nonMemberTopic.WaitPeers(testContext(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	publish(t, strangerTopic, "let me in")
-	expect(t, fromRelay, message{stranger.ID(), "let me in"})
+	publish(t, nonMemberTopic, "let me in")
+	expect(t, fromRelay, message{nonMember.ID(), "let me in"})
 	publish(t, relayTopic, "after")
 	expect(t, fromA, message{relay.ID(), "after"})
-	a.SetMembers(p2ptest.Peers(relay, stranger))
-	if err := strangerTopic.WaitPeers(testContext(t), 2); err != nil {
+	a.SetMembers(p2ptest.Peers(relay, nonMember))
+	if err := nonMemberTopic.WaitPeers(testContext(t), 2); err != nil {
 		t.Fatal(err)
 	}
 	// The message was dropped before, so it is new. Two nodes that dial each other at the same time
 	// may lose a stream and its messages.
 	for ctx, arrived := testContext(t), false; !arrived; {
-		publish(t, strangerTopic, "let me in")
+		publish(t, nonMemberTopic, "let me in")
 		select {
 		case m := <-fromA:
-			if arrived = true; m != (message{stranger.ID(), "let me in"}) {
+			if arrived = true; m != (message{nonMember.ID(), "let me in"}) {
 				t.Errorf("got %.40q from %s", m.data, m.from.Short())
 			}
 		case <-time.After(time.Second):

@@ -78,12 +78,12 @@ func TestPeerIsBlamedForItsOwnFlood(t *testing.T) {
 	if score := r.node.Score(p2ptest.Key("b").ID()); score > -300 {
 		t.Errorf("score %v", score)
 	}
-	stranger, err := p2p.PeerID(p2ptest.Key("stranger").ID())
+	nonMember, err := p2p.PeerID(p2ptest.Key("stranger").ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.inspect(stranger, &pubsub.RPC{}) == nil {
-		t.Error("a stranger's packet was accepted")
+	if r.inspect(nonMember, &pubsub.RPC{}) == nil {
+		t.Error("a non-member's packet was accepted")
 	}
 }
 

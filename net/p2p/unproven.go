@@ -22,19 +22,19 @@ const (
 	firstTime  = 5 * time.Second // time limit for these bytes
 )
 
-// strangers contains the TCP connections that have not proved a key yet. A connection is accepted
+// unproven contains the TCP connections that have not proved a key yet. A connection is accepted
 // after it has sent something, and counted until it has proved a key. Silent and slow connections
 // have a few slots, separate from libp2p's. If all slots are taken, the oldest connection is
 // evicted.
-type strangers struct {
+type unproven struct {
 	limiter *admission.Limiter
 
 	mu     sync.Mutex
-	byAddr map[string]*strangeConn // by remote address, until they have proved a key
+	byAddr map[string]*unprovenConn // by remote address, until they have proved a key
 }
 
-func newStrangers() *strangers {
-	return &strangers{limiter: admission.NewLimiter(), byAddr: make(map[string]*strangeConn)}
+func newUnproven() *unproven {
+	return &unproven{limiter: admission.NewLimiter(), byAddr: make(map[string]*unprovenConn)}
 }
 
 // tcpConn is libp2p's interface of a connection that it accepts.
@@ -52,16 +52,16 @@ type tcpConn interface {
 	MultipathTCP() (bool, error)
 }
 
-// strangeConn is a TCP connection that has not proved a key yet.
-type strangeConn struct {
+// unprovenConn is a TCP connection that has not proved a key yet.
+type unprovenConn struct {
 	tcpConn
-	strangers *strangers
-	slot      *admission.Slot
-	first     []byte // already read
+	unproven *unproven
+	slot     *admission.Slot
+	first    []byte // already read
 }
 
 // Read implements net.Conn.
-func (c *strangeConn) Read(b []byte) (int, error) {
+func (c *unprovenConn) Read(b []byte) (int, error) {
 	if len(c.first) > 0 {
 		n := copy(b, c.first)
 		c.first = c.first[n:]
@@ -71,12 +71,12 @@ func (c *strangeConn) Read(b []byte) (int, error) {
 }
 
 // Close implements net.Conn.
-func (c *strangeConn) Close() error {
-	c.strangers.leave(c)
+func (c *unprovenConn) Close() error {
+	c.unproven.leave(c)
 	return c.tcpConn.Close()
 }
 
-func (s *strangers) leave(c *strangeConn) {
+func (s *unproven) leave(c *unprovenConn) {
 	s.mu.Lock()
 	if key := c.RemoteAddr().String(); s.byAddr[key] == c {
 		delete(s.byAddr, key)
@@ -86,7 +86,7 @@ func (s *strangers) leave(c *strangeConn) {
 }
 
 // shown releases the slot of a connection that has proved its key.
-func (s *strangers) shown(remote net.Addr) {
+func (s *unproven) shown(remote net.Addr) {
 	s.mu.Lock()
 	c := s.byAddr[remote.String()]
 	s.mu.Unlock()
@@ -96,20 +96,20 @@ func (s *strangers) shown(remote net.Addr) {
 }
 
 // shownAt is like shown, for an address of libp2p's type.
-func (s *strangers) shownAt(remote ma.Multiaddr) {
+func (s *unproven) shownAt(remote ma.Multiaddr) {
 	if addr, err := manet.ToNetAddr(remote); err == nil {
 		s.shown(addr)
 	}
 }
 
 // admit takes a slot for a connection, or closes the connection.
-func (s *strangers) admit(raw manet.Conn) *strangeConn {
+func (s *unproven) admit(raw manet.Conn) *unprovenConn {
 	conn, ok := raw.(tcpConn)
 	if !ok {
 		_ = raw.Close()
 		return nil
 	}
-	c := &strangeConn{tcpConn: conn, strangers: s}
+	c := &unprovenConn{tcpConn: conn, unproven: s}
 	if c.slot = s.limiter.Enter(conn.RemoteAddr(), func() { _ = conn.Close() }); c.slot == nil {
 		_ = conn.Close()
 		return nil
@@ -120,8 +120,8 @@ func (s *strangers) admit(raw manet.Conn) *strangeConn {
 	return c
 }
 
-// hear waits for the first bytes.
-func (c *strangeConn) hear() error {
+// awaitFirst waits for the first bytes.
+func (c *unprovenConn) awaitFirst() error {
 	if err := c.SetReadDeadline(time.Now().Add(firstTime)); err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (l *boundedListener) acceptAll() {
 			l.err = err
 			return
 		}
-		c := l.node.strangers.admit(raw)
+		c := l.node.unproven.admit(raw)
 		if c != nil && !l.node.run(func() { l.pass(c) }) {
 			_ = c.Close()
 		}
@@ -181,8 +181,8 @@ func (l *boundedListener) acceptAll() {
 }
 
 // pass delivers a connection when it has sent something.
-func (l *boundedListener) pass(c *strangeConn) {
-	if err := c.hear(); err != nil {
+func (l *boundedListener) pass(c *unprovenConn) {
+	if err := c.awaitFirst(); err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 			l.node.logger.Debug("p2p: silent connection", "from", c.RemoteAddr(), "err", err)
 		}
