@@ -124,10 +124,10 @@ func TestConn(t *testing.T) {
 			near, far := sockets(t)
 			ctx, hangUp := context.WithCancelCause(t.Context())
 			defer hangUp(nil)
-			heard := make(chan string, 1)
+			received := make(chan string, 1)
 			go func() {
 				c := client(near)
-				defer func() { heard <- lastWords(c) }()
+				defer func() { received <- lastWords(c) }()
 				if c.Handshake() == nil && test.client != nil {
 					test.client(c)
 				}
@@ -149,7 +149,7 @@ func TestConn(t *testing.T) {
 				t.Errorf("ended with %v, want %v", err, test.want)
 			}
 			c.Close(err)
-			if words := <-heard; !strings.HasPrefix(words, test.hears) || test.hears == "" && words != "" {
+			if words := <-received; !strings.HasPrefix(words, test.hears) || test.hears == "" && words != "" {
 				t.Errorf("the client received %q, want %q", words, test.hears)
 			}
 		})
@@ -160,12 +160,12 @@ func TestConn(t *testing.T) {
 // only if the server reads its input.
 func TestUnreadInput(t *testing.T) {
 	near, far := net.Pipe()
-	sent, heard := make(chan error, 1), make(chan string, 1)
+	sent, received := make(chan error, 1), make(chan string, 1)
 	go func() {
 		c := client(near)
 		err := c.Handshake()
 		go func() {
-			heard <- lastWords(c)
+			received <- lastWords(c)
 			_, _ = io.Copy(io.Discard, c) // the end of TLS
 		}()
 		if err == nil {
@@ -181,7 +181,7 @@ func TestUnreadInput(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Errorf("the client could not finish its frame: %v", err)
 	}
-	if words := <-heard; words != "refused" {
+	if words := <-received; words != "refused" {
 		t.Errorf("the client received %q", words)
 	}
 }

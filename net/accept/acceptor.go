@@ -74,23 +74,23 @@ func (a *Acceptor) admit(ctx context.Context, working *sync.WaitGroup, socket ne
 	working.Go(func() {
 		defer hangUp(nil)
 		defer a.Limiter.Leave(slot)
-		a.Serve(ctx, hangUp, heard{socket, slot}, func() { a.Limiter.Leave(slot) })
+		a.Serve(ctx, hangUp, observed{socket, slot}, func() { a.Limiter.Leave(slot) })
 	})
 }
 
-// heard records that a connection has sent something.
-type heard struct {
+// observed records that a connection has sent something.
+type observed struct {
 	net.Conn
 	slot *admission.Slot
 }
 
 // NetConn returns the socket.
-func (h heard) NetConn() net.Conn { return h.Conn }
+func (o observed) NetConn() net.Conn { return o.Conn }
 
-func (h heard) Read(b []byte) (int, error) {
-	n, err := h.Conn.Read(b)
+func (o observed) Read(b []byte) (int, error) {
+	n, err := o.Conn.Read(b)
 	if n > 0 {
-		h.slot.Spoke()
+		o.slot.Spoke()
 	}
 	return n, err
 }

@@ -119,7 +119,7 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 	}
 	r, found := a.past.Find(q.Step, q.Trainer)
 	switch {
-	case !found && slices.Contains(round.Unheard, q.Trainer):
+	case !found && slices.Contains(round.Unknown, q.Trainer):
 		q.end(unclear, "witnesses hold a result of the trainer that this client has not received")
 		return
 	case !found:

@@ -49,7 +49,7 @@ type appliedRound struct {
 	ColdSteps  uint32                 // length of its epoch's cold start
 	At         time.Time              // time when this client applied it
 	Results    []attestedResult       // attested results, in the order of batches
-	Unheard    []coordinator.ClientID // trainers whose attested results were never announced to this client
+	Unknown    []coordinator.ClientID // trainers whose attested results were never announced to this client
 	Senders    *senderCounts
 }
 
@@ -63,9 +63,9 @@ type past struct {
 	rounds []appliedRound // ascending, without a gap
 	since  uint32         // this client has known every round since this step
 	newest map[coordinator.ClientID]attestedResult
-	// unheard contains, for a trainer, the newest step in which the trainer has an attested result that
+	// unknown contains, for a trainer, the newest step in which the trainer has an attested result that
 	// this client does not know. Later results of the trainer may continue from that result.
-	unheard map[coordinator.ClientID]uint32
+	unknown map[coordinator.ClientID]uint32
 }
 
 // Add adds a round that was applied, and returns the hashes of the results that are no longer kept. It
@@ -76,7 +76,7 @@ func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 		p.since = r.Step
 	}
 	p.rounds = append(p.rounds, r)
-	p.noteUnheard(r)
+	p.noteUnknown(r)
 	old := 0
 	for old+keptRounds < len(p.rounds) && r.At.Sub(p.rounds[old].At) > keptTime && p.rounds[old].Step+behind < needed {
 		old++
@@ -84,14 +84,14 @@ func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 	return append(dropped, p.cut(old)...)
 }
 
-// noteUnheard records the trainers whose attested results in a round are unknown.
-func (p *past) noteUnheard(r appliedRound) {
-	if p.unheard == nil || len(p.unheard)+len(r.Unheard) > maxTrainers {
-		p.unheard = make(map[coordinator.ClientID]uint32)
+// noteUnknown records the trainers whose attested results in a round are unknown.
+func (p *past) noteUnknown(r appliedRound) {
+	if p.unknown == nil || len(p.unknown)+len(r.Unknown) > maxTrainers {
+		p.unknown = make(map[coordinator.ClientID]uint32)
 		p.since = r.Step // of the trainers just forgotten, earlier results may be unknown
 	}
-	for _, trainer := range r.Unheard {
-		p.unheard[trainer] = r.Step
+	for _, trainer := range r.Unknown {
+		p.unknown[trainer] = r.Step
 	}
 }
 
@@ -202,7 +202,7 @@ func (p *past) Previous(r *attestedResult) (root [32]byte, history lineage) {
 		return newest.Header.Momentum, lineageAllowed
 	case said != 0 && said == at:
 		return root, lineageUnknown
-	case said > at && p.unheard[r.Owner] > at:
+	case said > at && p.unknown[r.Owner] > at:
 		return root, lineageUnknown
 	case said != 0 && (said < at || said >= p.since):
 		return root, lineageBroken

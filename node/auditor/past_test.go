@@ -107,7 +107,7 @@ func TestNewestResultStaysKnown(t *testing.T) {
 // it.
 func TestUnknownResultsOfATrainer(t *testing.T) {
 	p := pastOf(1, 20)
-	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unheard: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000)
+	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unknown: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000)
 	p.Add(appliedRound{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000)
 	r, other := held(2, 23, 21), held(3, 23, 21)
 	if _, got := p.Previous(&r); got != lineageUnknown {

@@ -50,7 +50,7 @@ func (a *Auditor) Record(t *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	for i := range t.Slots {
 		owner := t.Slots[i].Owner
 		if !known[owner] && t.Round.Score(owner) >= int(t.Round.WitnessesNeeded) {
-			r.round.Unheard = append(r.round.Unheard, owner)
+			r.round.Unknown = append(r.round.Unknown, owner)
 		}
 	}
 	return r

@@ -52,7 +52,7 @@ func (n *Node) finalize(want uint32) bool {
 		return outcome.Missing == 0 && n.rounds.replica.Step >= want
 	case ready.AskPeers && asksPeers(outcome) && n.tasks.Now().Sub(rs.asked) >= min(fetch.Pause, n.RepublishInterval):
 		rs.asked = n.tasks.Now()
-		n.gossip.askFor(rs, outcome, n.run.me, n.fetcher.Rotation, n.hear)
+		n.gossip.askFor(rs, outcome, n.run.me, n.fetcher.Rotation, n.receive)
 	}
 	return false
 }

@@ -47,7 +47,7 @@ type gossipReader struct {
 	network       env.Network
 	announcements env.Announcements
 	cache         *exchange.Cache
-	heard         chan announcement
+	received      chan announcement
 	misbehaved    func(peer identity.ID, detail string)
 	log           *slog.Logger
 	run           atomic.Pointer[issuer] // nil until the client has seen a state of the run
@@ -97,7 +97,7 @@ func (i *issuer) signed(h wire.Head) bool {
 // pushed with them, from one member and in total. A result that does not fit is dropped, and fetched
 // instead.
 const (
-	heardRoom        = 2 * coordinator.MaxClients
+	receivedRoom     = 2 * coordinator.MaxClients
 	maxPushedEach    = 1 << 20
 	maxPushedFromAll = 32 << 20
 )
@@ -179,17 +179,17 @@ func (g *gossipReader) publish(raw []byte) {
 	})
 }
 
-// hearWaiting calls hear for the announcements that wait for the loop. Processing them together is
+// receiveWaiting calls receive for the announcements that wait for the loop. Processing them together is
 // cheaper than one at a time, because the work that follows an event is done only once.
-func (g *gossipReader) hearWaiting(hear func(announcement)) {
-	for range min(len(g.heard), maxHeardAtOnce) {
-		g.take(<-g.heard, hear)
+func (g *gossipReader) receiveWaiting(receive func(announcement)) {
+	for range min(len(g.received), maxReceivedAtOnce) {
+		g.take(<-g.received, receive)
 	}
 }
 
-// take calls hear for an announcement that waited for the loop.
-func (g *gossipReader) take(a announcement, hear func(announcement)) {
-	hear(a)
+// take calls receive for an announcement that waited for the loop.
+func (g *gossipReader) take(a announcement, receive func(announcement)) {
+	receive(a)
 	g.waiting.Free(a.author, len(a.payload))
 }
 
@@ -200,7 +200,7 @@ func (g *gossipReader) pass(a announcement) {
 		a.payload = nil
 	}
 	select {
-	case g.heard <- a:
+	case g.received <- a:
 	default:
 		g.waiting.Free(a.author, len(a.payload))
 	}
@@ -246,18 +246,18 @@ func (g *gossipReader) mayPush(from identity.ID) bool {
 }
 
 // ask requests the announcements of a round from a peer. If the peer answers, the client's loop then
-// calls hear for each announcement, and after that answered.
-func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement), answered func()) {
+// calls receive for each announcement, and after that answered.
+func (g *gossipReader) ask(peer identity.ID, step uint32, receive func(announcement), answered func()) {
 	g.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		heard, err := g.of(ctx, peer, step)
+		received, err := g.of(ctx, peer, step)
 		return func() {
 			if err != nil {
 				g.log.Debug("ask for results", "peer", peer.Short(), "step", step, "err", err)
 			}
-			for _, u := range heard {
-				hear(u)
+			for _, u := range received {
+				receive(u)
 			}
 			if err == nil {
 				answered()
@@ -274,15 +274,15 @@ func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([
 		return nil, err
 	}
 	raws = g.cache.Unknown(step, raws) // verifying a signature is the most expensive part
-	heard := make([]announcement, 0, len(raws))
+	received := make([]announcement, 0, len(raws))
 	for _, raw := range raws {
 		author, a, err := g.open(raw)
 		if err != nil {
-			return heard, err
+			return received, err
 		}
 		if a.Step == step {
-			heard = append(heard, announcement{author: author, result: a, raw: raw})
+			received = append(received, announcement{author: author, result: a, raw: raw})
 		}
 	}
-	return heard, nil
+	return received, nil
 }

@@ -158,7 +158,7 @@ func TestResultOfTwoSizes(t *testing.T) {
 // keep and replay them.
 func TestGossipOutOfTime(t *testing.T) {
 	g := &gossipReader{
-		announcements: env.Signed{Key: clienttest.Key(1)}, heard: make(chan announcement, 1), log: slog.New(slog.DiscardHandler), waiting: quota.New(maxPushedEach, maxPushedFromAll),
+		announcements: env.Signed{Key: clienttest.Key(1)}, received: make(chan announcement, 1), log: slog.New(slog.DiscardHandler), waiting: quota.New(maxPushedEach, maxPushedFromAll),
 		misbehaved: func(_ identity.ID, detail string) { t.Error(detail) },
 	}
 	author := clienttest.Key(1)
@@ -168,11 +168,11 @@ func TestGossipOutOfTime(t *testing.T) {
 	}
 	g.run.Store(&issuer{run: clienttest.Run})
 	g.step.Store(1 + coordinator.StoredRounds)
-	if err := g.listen(author.ID(), message); err != nil || len(g.heard) != 1 {
+	if err := g.listen(author.ID(), message); err != nil || len(g.received) != 1 {
 		t.Errorf("in time: %v", err)
 	}
 	g.step.Add(1)
-	if err := g.listen(author.ID(), message); !errors.Is(err, env.ErrUnasked) || len(g.heard) != 1 {
+	if err := g.listen(author.ID(), message); !errors.Is(err, env.ErrUnasked) || len(g.received) != 1 {
 		t.Errorf("long over: %v", err)
 	}
 	message = wire.SignAnnouncement(author, wire.ResultAnnouncement{Run: [32]byte{1}, Step: g.step.Load(), Batch: assign.BatchID{End: 1}, Size: 1})
@@ -187,8 +187,8 @@ func TestGossipOutOfTime(t *testing.T) {
 	if err := g.listen(author.ID(), head.Sign(author, [32]byte{1}).AppendTo(nil)); !errors.Is(err, env.ErrUnasked) {
 		t.Errorf("head of a different run: %v", err)
 	}
-	<-g.heard
-	if err := g.listen(author.ID(), head.Sign(author, clienttest.Run).AppendTo(nil)); err != nil || len(g.heard) != 1 {
+	<-g.received
+	if err := g.listen(author.ID(), head.Sign(author, clienttest.Run).AppendTo(nil)); err != nil || len(g.received) != 1 {
 		t.Errorf("head of this run: %v", err)
 	}
 }

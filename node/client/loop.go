@@ -69,9 +69,9 @@ func (n *Node) Run(ctx context.Context) error {
 				return err
 			}
 			n.observe(update)
-		case u := <-n.gossip.heard:
-			n.gossip.take(u, n.hear)
-			n.gossip.hearWaiting(n.hear)
+		case u := <-n.gossip.received:
+			n.gossip.take(u, n.receive)
+			n.gossip.receiveWaiting(n.receive)
 		case proceed := <-own.posts:
 			proceed()
 		case <-ticks.C:
@@ -119,8 +119,8 @@ func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err e
 	if update != nil {
 		n.observe(*update)
 	}
-	for len(n.gossip.heard) > 0 {
-		n.gossip.take(<-n.gossip.heard, n.hear)
+	for len(n.gossip.received) > 0 {
+		n.gossip.take(<-n.gossip.received, n.receive)
 	}
 	for _, f := range proceed {
 		f()

@@ -43,7 +43,7 @@ func New(o Options) (*Node, error) {
 	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, Actions: &n.member.Actions}
 	n.gossip = &gossipReader{
 		tasks: tasks, network: o.Network, announcements: o.Announcements, cache: n.store.Cache,
-		heard: make(chan announcement, heardRoom), waiting: quota.New(maxPushedEach, maxPushedFromAll), misbehaved: o.Misbehaved, log: log,
+		received: make(chan announcement, receivedRoom), waiting: quota.New(maxPushedEach, maxPushedFromAll), misbehaved: o.Misbehaved, log: log,
 	}
 	n.store.NeededBy(n.rounds.eachBlob)
 	n.auditor = newAuditor(n)

@@ -122,7 +122,7 @@ const (
 	heartbeat      = 200 * time.Millisecond // maximum delay in noticing a deadline
 	requestTimeout = 5 * time.Second        // for one request to one peer
 
-	maxHeardAtOnce = coordinator.MaxClients // announcements that the loop processes before other events
+	maxReceivedAtOnce = coordinator.MaxClients // announcements that the loop processes before other events
 )
 
 // withDefaults returns the options with defaults filled in, or the error of an invalid option.

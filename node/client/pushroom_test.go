@@ -21,7 +21,7 @@ import (
 func pushReader(step uint32) (g *gossipReader, faults map[identity.ID]int) {
 	faults = make(map[identity.ID]int)
 	g = &gossipReader{
-		announcements: env.Signed{Key: clienttest.Key(0)}, heard: make(chan announcement, heardRoom), log: slog.New(slog.DiscardHandler),
+		announcements: env.Signed{Key: clienttest.Key(0)}, received: make(chan announcement, receivedRoom), log: slog.New(slog.DiscardHandler),
 		waiting: quota.New(maxPushedEach, maxPushedFromAll), misbehaved: func(peer identity.ID, _ string) { faults[peer]++ },
 	}
 	g.run.Store(&issuer{run: clienttest.Run})
@@ -56,8 +56,8 @@ func TestHostilePushesTakeBoundedMemory(t *testing.T) {
 			}
 		}
 		of, total := make(map[identity.ID]int), 0
-		for waiting := len(g.heard); waiting > 0; waiting-- {
-			a := <-g.heard
+		for waiting := len(g.received); waiting > 0; waiting-- {
+			a := <-g.received
 			of[a.author] += len(a.payload)
 			total += len(a.payload)
 			g.waiting.Free(a.author, len(a.payload))
@@ -77,7 +77,7 @@ func TestHostilePushesTakeBoundedMemory(t *testing.T) {
 		_ = g.pushed(clienttest.Key(2).ID(), signedPush(2, step, payload), payload)
 		whole := 0
 		for range maxPushes + 1 {
-			if a := <-g.heard; a.payload != nil {
+			if a := <-g.received; a.payload != nil {
 				whole++
 			}
 		}
@@ -100,8 +100,8 @@ func TestHostilePushesTakeBoundedMemory(t *testing.T) {
 		if err := g.pushed(clienttest.Key(2).ID(), raw, payload); !errors.Is(err, errNotIts) {
 			t.Error("result of a different member:", err)
 		}
-		if len(g.heard) != 0 || g.waiting.Used() != 0 || faults[bad] != 2 {
-			t.Errorf("%d wait, with %d bytes; faults %v", len(g.heard), g.waiting.Used(), faults)
+		if len(g.received) != 0 || g.waiting.Used() != 0 || faults[bad] != 2 {
+			t.Errorf("%d wait, with %d bytes; faults %v", len(g.received), g.waiting.Used(), faults)
 		}
 	})
 	t.Run("other rounds", func(t *testing.T) {
@@ -115,8 +115,8 @@ func TestHostilePushesTakeBoundedMemory(t *testing.T) {
 				t.Errorf("step %d: %v", test.step, err)
 			}
 		}
-		if len(g.heard) != 2 || len(faults) != 0 {
-			t.Errorf("%d wait, faults %v", len(g.heard), faults)
+		if len(g.received) != 2 || len(faults) != 0 {
+			t.Errorf("%d wait, faults %v", len(g.received), faults)
 		}
 	})
 }
@@ -125,20 +125,20 @@ func TestHostilePushesTakeBoundedMemory(t *testing.T) {
 func TestPushedBytesAreCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, _ := pushReader(10)
-		g.heard = make(chan announcement, 3)
+		g.received = make(chan announcement, 3)
 		var waiting int64
 		for range rapid.IntRange(0, 30).Draw(t, "events") {
 			if rapid.Bool().Draw(t, "loop") {
-				g.hearWaiting(func(a announcement) { waiting -= int64(len(a.payload)) })
+				g.receiveWaiting(func(a announcement) { waiting -= int64(len(a.payload)) })
 				continue
 			}
 			a := announcement{author: identity.ID{byte(rapid.IntRange(0, 3).Draw(t, "member"))}, payload: make([]byte, rapid.IntRange(0, 1<<20).Draw(t, "size"))}
-			before, fits := len(g.heard), g.waiting.Take(a.author, len(a.payload))
+			before, fits := len(g.received), g.waiting.Take(a.author, len(a.payload))
 			if fits {
 				g.waiting.Free(a.author, len(a.payload))
 			}
 			g.pass(a)
-			if fits && len(g.heard) > before {
+			if fits && len(g.received) > before {
 				waiting += int64(len(a.payload))
 			}
 			if got := g.waiting.Used(); got != waiting {

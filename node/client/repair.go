@@ -37,7 +37,7 @@ func (n *Node) repairGossip() {
 	for i := range rs.Slots {
 		s := &rs.Slots[(i+n.fetcher.Rotation.Turn())%len(rs.Slots)]
 		if len(s.Candidates) == 0 && asked < maxOwnersAsked && s.Owner != n.run.myself() && n.run.healthy(s.Owner) {
-			n.gossip.ask(identity.ID(s.Owner), rs.Round.Step, n.hear, func() {})
+			n.gossip.ask(identity.ID(s.Owner), rs.Round.Step, n.receive, func() {})
 			asked++
 		}
 	}
@@ -47,7 +47,7 @@ func (n *Node) repairGossip() {
 // askFor asks some peers for all results of a finished round. It asks peers that are known to have
 // missing results first. In each call it asks different peers, because only few members may have a
 // certain result if a trainer signed many.
-func (g *gossipReader) askFor(rs *roundState, outcome tally.Outcome, me identity.ID, turns *fetch.Rotation, hear func(announcement)) {
+func (g *gossipReader) askFor(rs *roundState, outcome tally.Outcome, me identity.ID, turns *fetch.Rotation, receive func(announcement)) {
 	informed, maxInformed, maxPeersAsked := outcome.Informed, maxInformed, maxPeersAsked
 	if outcome.Claimed {
 		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // the members that claim to hold the results may not answer
@@ -68,6 +68,6 @@ func (g *gossipReader) askFor(rs *roundState, outcome tally.Outcome, me identity
 	}
 	turns.Next()
 	for _, id := range peers {
-		g.ask(id, rs.Round.Step, hear, func() { rs.answered[id] = true })
+		g.ask(id, rs.Round.Step, receive, func() { rs.answered[id] = true })
 	}
 }

@@ -237,7 +237,7 @@ func (n *Node) announce(t training) {
 		}
 		return n.Announcements.Sign(a), nil
 	}, func(raw []byte) error {
-		if err := rs.Hear(n.run.me, a, raw); err != nil {
+		if err := rs.Receive(n.run.me, a, raw); err != nil {
 			return err
 		}
 		own := s.Candidates[len(s.Candidates)-1]

@@ -90,7 +90,7 @@ func say(n *Node, rs *roundState, c tally.Commitment, size int) {
 	s := &rs.Slots[0]
 	a := clienttest.Announcement(s.Batch, c, [32]byte{})
 	a.Size = uint32(size)
-	n.hear(announcement{author: identity.ID(s.Owner), result: a, raw: c[:]})
+	n.receive(announcement{author: identity.ID(s.Owner), result: a, raw: c[:]})
 }
 
 // proceed takes the result of one task.
@@ -158,18 +158,18 @@ func TestWaitingAnnouncementsAreHeardTogether(t *testing.T) {
 	n, rs, _ := roundNode(t, clienttest.Hash(1))
 	rs.Final = false
 	const more = 10
-	n.gossip.heard = make(chan announcement, maxHeardAtOnce+more)
-	for i := range cap(n.gossip.heard) {
+	n.gossip.received = make(chan announcement, maxReceivedAtOnce+more)
+	for i := range cap(n.gossip.received) {
 		c, s := clienttest.Numbered(1, i, 0), &rs.Slots[i%2]
-		n.gossip.heard <- announcement{author: identity.ID(s.Owner), result: clienttest.Announcement(s.Batch, c, [32]byte{}), raw: c[:]}
+		n.gossip.received <- announcement{author: identity.ID(s.Owner), result: clienttest.Announcement(s.Batch, c, [32]byte{}), raw: c[:]}
 	}
-	n.gossip.hearWaiting(n.hear)
-	if first, second := len(rs.Slots[0].Candidates), len(rs.Slots[1].Candidates); len(n.gossip.heard) != more || first != tally.MaxCandidates || second != tally.MaxCandidates {
-		t.Errorf("%d are left, %d and %d entered", len(n.gossip.heard), first, second)
+	n.gossip.receiveWaiting(n.receive)
+	if first, second := len(rs.Slots[0].Candidates), len(rs.Slots[1].Candidates); len(n.gossip.received) != more || first != tally.MaxCandidates || second != tally.MaxCandidates {
+		t.Errorf("%d are left, %d and %d entered", len(n.gossip.received), first, second)
 	}
-	n.gossip.hearWaiting(n.hear)
-	n.gossip.hearWaiting(n.hear) // waits for none
-	if len(n.gossip.heard) != 0 {
-		t.Errorf("%d are left", len(n.gossip.heard))
+	n.gossip.receiveWaiting(n.receive)
+	n.gossip.receiveWaiting(n.receive) // waits for none
+	if len(n.gossip.received) != 0 {
+		t.Errorf("%d are left", len(n.gossip.received))
 	}
 }

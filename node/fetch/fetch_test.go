@@ -34,10 +34,10 @@ func TestDisplacedResultsAreLetGo(t *testing.T) {
 		r.tally.Round.Witnesses[k].Commitments.Add(r.tally.Round.Seed, c[:])
 	}
 	for _, c := range []tally.Commitment{clienttest.Hash(1), clienttest.Hash(50), clienttest.Hash(51), clienttest.Hash(52)} {
-		if err := r.tally.Hear(identity.ID(r.slot.Owner), clienttest.Announcement(r.slot.Batch, c, [32]byte{}), c[:]); err != nil {
+		if err := r.tally.Receive(identity.ID(r.slot.Owner), clienttest.Announcement(r.slot.Batch, c, [32]byte{}), c[:]); err != nil {
 			t.Error(err)
 		}
-		for _, displaced := range r.tally.Displaced() { // as the caller of Hear does
+		for _, displaced := range r.tally.Displaced() { // as the caller of Receive does
 			r.Stop(displaced)
 			r.owner.Drop(displaced.Commitment)
 		}
@@ -278,7 +278,7 @@ func TestDisputedFetchKeepsItsPlace(t *testing.T) {
 	r.begin()
 	other := clienttest.Announcement(r.slot.Batch, c.Commitment, [32]byte{})
 	other.Size = c.Size + 1
-	if err := r.tally.Hear(identity.ID(r.slot.Owner), other, nil); !errors.Is(err, tally.ErrOtherSize) {
+	if err := r.tally.Receive(identity.ID(r.slot.Owner), other, nil); !errors.Is(err, tally.ErrOtherSize) {
 		t.Fatal(err)
 	}
 	flying := r.tally.Dispute(r.slot.Batch, c.Commitment)

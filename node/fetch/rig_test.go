@@ -58,7 +58,7 @@ func (r *rig) enter(t *testing.T, s *tally.Slot, c tally.Commitment) *tally.Cand
 		all.Commitments[i] = ^all.Commitments[i]
 	}
 	r.tally.Round.Witnesses = []coordinator.Witness{all} // without these votes it would be refused
-	err := r.tally.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
+	err := r.tally.Receive(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
 	r.tally.Round = round
 	if err != nil && !errors.Is(err, tally.ErrEquivocation) {
 		t.Fatal(err)

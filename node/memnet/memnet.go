@@ -47,16 +47,16 @@ type Node struct {
 	hub *Hub
 	id  identity.ID
 
-	mu       sync.Mutex
-	closed   bool
-	members  []identity.ID
-	handle   func(from identity.ID, message []byte) error
-	heard    context.Context // handle is called until it is done
-	protocol map[string]protocol
-	blobs    map[[32]byte][]byte
-	files    map[[32]byte]file // blobs that are not in memory
-	sent     uint64
-	received uint64
+	mu         sync.Mutex
+	closed     bool
+	members    []identity.ID
+	handle     func(from identity.ID, message []byte) error
+	subscribed context.Context // handle is called until it is done
+	protocol   map[string]protocol
+	blobs      map[[32]byte][]byte
+	files      map[[32]byte]file // blobs that are not in memory
+	sent       uint64
+	received   uint64
 }
 
 type protocol struct {
@@ -135,9 +135,9 @@ func (n *Node) Publish(ctx context.Context, message []byte) error {
 
 func (n *Node) deliver(from identity.ID, message []byte) {
 	n.mu.Lock()
-	handle, heard := n.handle, n.heard
+	handle, subscribed := n.handle, n.subscribed
 	n.mu.Unlock()
-	if handle != nil && heard.Err() == nil {
+	if handle != nil && subscribed.Err() == nil {
 		_ = handle(from, message) // this network does not forward messages
 	}
 }
@@ -146,7 +146,7 @@ func (n *Node) deliver(from identity.ID, message []byte) {
 func (n *Node) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.handle, n.heard = handle, ctx
+	n.handle, n.subscribed = handle, ctx
 	return nil
 }
 

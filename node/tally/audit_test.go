@@ -141,7 +141,7 @@ func (r *auditedRun) playRound(t *testing.T, s *coordinator.State) {
 			r.said = append(r.said, raw)
 			for k, tallied := range witnesses {
 				if held[k] == c {
-					hear(t, tallied, raw)
+					receive(t, tallied, raw)
 					s := &tallied.Slots[i]
 					tallied.Hold(s, s.Candidates[0], a.Size)
 				}
@@ -166,14 +166,14 @@ func keyOf(t *testing.T, id coordinator.ClientID) identity.Key {
 	return identity.Key{}
 }
 
-// hear passes an announcement to a tally as it was sent.
-func hear(t *testing.T, tallied *tally.Tally, raw []byte) {
+// receive passes an announcement to a tally as it was sent.
+func receive(t *testing.T, tallied *tally.Tally, raw []byte) {
 	t.Helper()
 	author, a, err := wire.OpenAnnouncement(raw, clienttest.Run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tallied.Hear(author, a, raw); err != nil && !errors.Is(err, tally.ErrEquivocation) && !errors.Is(err, tally.ErrTooManyBefore) {
+	if err := tallied.Receive(author, a, raw); err != nil && !errors.Is(err, tally.ErrEquivocation) && !errors.Is(err, tally.ErrTooManyBefore) {
 		t.Errorf("step %d: %v", a.Step, err)
 	}
 }
@@ -198,7 +198,7 @@ func audit(t *testing.T, log []entry, said [][]byte) map[uint32]tally.Outcome {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hear(t, all[a.Step], raw)
+		receive(t, all[a.Step], raw)
 	}
 	outcomes := make(map[uint32]tally.Outcome)
 	for step, tallied := range all {

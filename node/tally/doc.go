@@ -8,13 +8,13 @@
 //
 //	t := tally.New(round, epochStart, round.Assignments(config))
 //	t.Renew(round, true)                        // with the witnesses of the finished round
-//	err := t.Hear(author, announcement, raw)    // each announcement, in any order
+//	err := t.Receive(author, announcement, raw)    // each announcement, in any order
 //	outcome := t.Decide()                       // outcome.Counted is final when it is Known
 //
 // The files, from input to output:
 //
 //   - tally.go: a Tally, its slots and candidates, and their state transitions.
-//   - hear.go: which announcements are entered, and which are displaced.
+//   - receive.go: which announcements are entered, and which are displaced.
 //   - outcome.go: this client's proof of the results that it holds, the outcome of a finished round,
 //     and its missing results.
 //   - ballot.go, lists.go: how the witnesses' filters, roots and lists decide which results count.

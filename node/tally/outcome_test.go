@@ -21,7 +21,7 @@ func TestWarmingResultsDoNotCount(t *testing.T) {
 	list := []Commitment{clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3)}
 	for i := range tally.Slots {
 		s := &tally.Slots[i]
-		if err := tally.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, list[i], [32]byte{}), nil); err != nil {
+		if err := tally.Receive(identity.ID(s.Owner), clienttest.Announcement(s.Batch, list[i], [32]byte{}), nil); err != nil {
 			t.Fatal(err)
 		}
 		if i != 1 { // even if the client has not fetched it
@@ -49,11 +49,11 @@ func TestHeldIsIndependentOfOrder(t *testing.T) {
 		tally := openTally(round)
 		s := &tally.Slots[0]
 		for _, c := range order {
-			if err := tally.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, mine), nil); err != nil && !errors.Is(err, ErrEquivocation) {
+			if err := tally.Receive(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, mine), nil); err != nil && !errors.Is(err, ErrEquivocation) {
 				t.Fatal(err)
 			}
 		}
-		if err := tally.Hear(identity.ID(tally.Slots[1].Owner), clienttest.Announcement(tally.Slots[1].Batch, clienttest.Hash(0), foreign), nil); err != nil {
+		if err := tally.Receive(identity.ID(tally.Slots[1].Owner), clienttest.Announcement(tally.Slots[1].Batch, clienttest.Hash(0), foreign), nil); err != nil {
 			t.Fatal(err)
 		}
 		for j := range tally.Slots {
@@ -91,7 +91,7 @@ func finishedBook(holds Commitment) *Tally {
 // say passes an announcement of the first batch's trainer to the tally.
 func say(t *Tally, c Commitment) {
 	s := &t.Slots[0]
-	_ = t.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
+	_ = t.Receive(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
 }
 
 // TestFinishedRoundIsDecidedOnce checks that newer states of the run do not change the decision
@@ -112,12 +112,12 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 		t.Error("decided again although nothing has changed")
 	}
 	for name, change := range map[string]func(){
-		"a result was heard":       func() { say(tally, clienttest.Hash(1)) },
+		"a result was received":    func() { say(tally, clienttest.Hash(1)) },
 		"there was no room for it": func() { tally.NoRoom(s.Candidates[0], true) },
 		"there is room again":      func() { tally.NoRoom(s.Candidates[0], false) },
 		"a result is held":         func() { tally.Hold(s, s.Candidates[0], 1) },
 		"a result was lost":        func() { tally.Lost(s.Candidates, func(*Candidate) time.Time { return time.Time{} }) },
-		"another witness was heard": func() {
+		"another witness was received": func() {
 			more := tally.Round
 			more.Witnesses = append(slices.Clone(more.Witnesses), coordinator.Witness{Member: 9})
 			tally.Renew(more, true)
@@ -128,7 +128,7 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 			say(tally, clienttest.Hash(1))
 		}
 		switch name {
-		case "a result was heard":
+		case "a result was received":
 			s.Candidates = nil
 		case "there is room again":
 			tally.NoRoom(s.Candidates[0], true)

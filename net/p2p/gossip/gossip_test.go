@@ -197,14 +197,14 @@ func testNotPassedOn(t *testing.T, what string, blamed bool) {
 	for i := range 3 {
 		publish(t, says, fmt.Sprint(what, i))
 	}
-	for heard := 0; heard < 3; {
+	for received := 0; received < 3; {
 		select {
 		case m := <-atRelay:
 			if strings.HasPrefix(m.data, what) {
-				heard++
+				received++
 			}
 		case <-testContext(t).Done():
-			t.Fatalf("%d of 3 were received", heard)
+			t.Fatalf("%d of 3 were received", received)
 		}
 	}
 	publish(t, says, "last")
@@ -253,7 +253,7 @@ func TestGossipKeepsToTheUploadRate(t *testing.T) {
 // because of a slow link, are still received. The messages of a member that sends wrong bytes as
 // often are dropped.
 func TestMessagesOfStallingMembersArrive(t *testing.T) {
-	for fault, heard := range map[p2p.Fault]bool{p2p.FaultStall: true, p2p.FaultWrongBytes: false} {
+	for fault, received := range map[p2p.Fault]bool{p2p.FaultStall: true, p2p.FaultWrongBytes: false} {
 		t.Run(string(fault), func(t *testing.T) {
 			nodes := p2ptest.New(t, "slow", "a")
 			topics, got := joinAll(t, nodes...)
@@ -261,7 +261,7 @@ func TestMessagesOfStallingMembersArrive(t *testing.T) {
 				nodes[1].Penalise(nodes[0].ID(), fault, "")
 			}
 			publish(t, topics[0], "something")
-			if heard {
+			if received {
 				expect(t, got[1], message{nodes[0].ID(), "something"})
 			} else {
 				select {
@@ -386,18 +386,18 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 	// Count messages until none arrives for a second. A slow machine only gives the author more
 	// time. A message that many later messages have overtaken counts as late, and late messages
 	// have a separate limit.
-	heard := 0
+	received := 0
 	for quiet := false; !quiet; {
 		select {
 		case <-atRelay:
 		case <-atB:
-			heard++
+			received++
 		case <-time.After(time.Second):
 			quiet = true
 		}
 	}
-	if limit := 256 + 32 + int((20+2)*time.Since(begun).Seconds()) + 1; heard < 100 || heard > min(limit, said-1) {
-		t.Errorf("%d of %d messages were forwarded, want 100 to %d", heard, said, limit)
+	if limit := 256 + 32 + int((20+2)*time.Since(begun).Seconds()) + 1; received < 100 || received > min(limit, said-1) {
+		t.Errorf("%d of %d messages were forwarded, want 100 to %d", received, said, limit)
 	}
 	if score := b.Score(relay.ID()); score != 0 {
 		t.Errorf("score of the forwarder: %v", score)

@@ -131,11 +131,11 @@ func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub
 		t.router.excess.Add(1)
 		return pubsub.ValidationIgnore
 	}
-	return t.hear(m.GetFrom(), m.GetData())
+	return t.receive(m.GetFrom(), m.GetData())
 }
 
-// hear delivers a new message to the handler, and decides whether it is forwarded.
-func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
+// receive delivers a new message to the handler, and decides whether it is forwarded.
+func (t *Topic) receive(author peer.ID, data []byte) pubsub.ValidationResult {
 	t.handling.RLock()
 	defer t.handling.RUnlock()
 	from, ok := p2p.Identity(author)

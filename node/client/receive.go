@@ -69,12 +69,12 @@ func (n *Node) openRounds() {
 	early := n.rounds.early
 	n.rounds.early, n.rounds.earlyBytes = nil, 0
 	for _, u := range early {
-		n.hear(u)
+		n.receive(u)
 	}
 }
 
-// hear enters an announcement into the tally, or keeps it for a future round.
-func (n *Node) hear(msg announcement) {
+// receive enters an announcement into the tally, or keeps it for a future round.
+func (n *Node) receive(msg announcement) {
 	a := msg.result
 	rs := n.rounds.of[a.Step]
 	if rs == nil {
@@ -87,7 +87,7 @@ func (n *Node) hear(msg announcement) {
 		n.compareStarts(rs.start, msg)
 		return
 	}
-	err := rs.Hear(msg.author, a, msg.raw)
+	err := rs.Receive(msg.author, a, msg.raw)
 	for _, c := range rs.Displaced() {
 		n.fetcher.Stop(c)
 		n.store.Drop(c.Commitment)

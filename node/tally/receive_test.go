@@ -19,13 +19,13 @@ func openTally(round coordinator.Round) *Tally {
 	return New(round, 1, round.Assignments(clienttest.Config(3)))
 }
 
-func TestHear(t *testing.T) {
+func TestReceivedAnnouncements(t *testing.T) {
 	round := clienttest.Round()
 	tally := openTally(round)
 	s := &tally.Slots[0]
 	owner, other := identity.ID(s.Owner), identity.ID(tally.Slots[1].Owner)
-	hear := func(author identity.ID, a wire.ResultAnnouncement) error {
-		return tally.Hear(author, a, []byte{a.Blob[0]})
+	receive := func(author identity.ID, a wire.ResultAnnouncement) error {
+		return tally.Receive(author, a, []byte{a.Blob[0]})
 	}
 
 	elsewhere := clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{})
@@ -43,7 +43,7 @@ func TestHear(t *testing.T) {
 		{"the second", owner, clienttest.Announcement(s.Batch, clienttest.Hash(2), [32]byte{}), ErrEquivocation},
 		{"the third", owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{}), ErrTooManyBefore},
 	} {
-		if err := hear(test.author, test.a); !errors.Is(err, test.want) || (test.want == nil) != (err == nil) {
+		if err := receive(test.author, test.a); !errors.Is(err, test.want) || (test.want == nil) != (err == nil) {
 			t.Errorf("%s: got %v; want error %v and (test.want == nil) == (err == nil)", test.subject, err, test.want)
 		}
 	}
@@ -52,11 +52,11 @@ func TestHear(t *testing.T) {
 	list[0] = clienttest.Hash(3)
 	owners := clienttest.Owners(round)
 	tally.Round.Witnesses = clienttest.Proofs(round.Seed, owners, list, list)
-	if err := hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, ErrTooManyBefore) {
+	if err := receive(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, ErrTooManyBefore) {
 		t.Errorf("before the round is final: %v", err)
 	}
 	tally.Final = true
-	if err := hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, ErrEquivocation) {
+	if err := receive(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, ErrEquivocation) {
 		t.Errorf("in a final round: %v", err)
 	}
 	if o := tally.Decide(); len(o.Counted) != 1 || o.Counted[0].Commitment != clienttest.Hash(3) || o.Missing != 1 || len(o.Lost) != 2 {
@@ -68,10 +68,10 @@ func TestHear(t *testing.T) {
 	}
 }
 
-// TestHearWhereVotesWent checks a trainer that sends a different result to each witness and to this
+// TestVotesDecideWhichResultsAreReceived checks a trainer that sends a different result to each witness and to this
 // client. The client knows that none of them counts only after it has received the announcements of
 // the witnesses' results.
-func TestHearWhereVotesWent(t *testing.T) {
+func TestVotesDecideWhichResultsAreReceived(t *testing.T) {
 	round := clienttest.Round()
 	tally := openTally(round)
 	s := &tally.Slots[0]
@@ -81,7 +81,7 @@ func TestHearWhereVotesWent(t *testing.T) {
 		return append([]Commitment{c}, make([]Commitment, len(tally.Slots)-1)...)
 	}
 	for _, c := range []Commitment{clienttest.Hash(1), clienttest.Hash(2)} {
-		_ = tally.Hear(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
+		_ = tally.Receive(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
 	}
 	tally.Round.Witnesses = clienttest.Proofs(round.Seed, owners, only(clienttest.Hash(3)), only(clienttest.Hash(4)), only(clienttest.Hash(5)))
 	tally.Final = true
@@ -89,11 +89,11 @@ func TestHearWhereVotesWent(t *testing.T) {
 		t.Fatalf("before the witnesses' results are known: %+v", o)
 	}
 	for _, c := range []Commitment{clienttest.Hash(3), clienttest.Hash(4), clienttest.Hash(5)} {
-		if err := tally.Hear(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil); !errors.Is(err, ErrEquivocation) {
+		if err := tally.Receive(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil); !errors.Is(err, ErrEquivocation) {
 			t.Errorf("a result that a witness holds: %v", err)
 		}
 	}
-	if err := tally.Hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(6), [32]byte{}), nil); !errors.Is(err, ErrTooManyBefore) {
+	if err := tally.Receive(owner, clienttest.Announcement(s.Batch, clienttest.Hash(6), [32]byte{}), nil); !errors.Is(err, ErrTooManyBefore) {
 		t.Errorf("a result that no witness holds: %v", err)
 	}
 	if o := tally.Decide(); o.Missing != 0 || len(o.Counted) != 0 || len(o.Lost) != len(tally.Slots) {
@@ -126,26 +126,26 @@ func TestHiddenResult(t *testing.T) {
 					tally.Round.Witnesses[k].Commitments.Add(round.Seed, garbage[i][:])
 				}
 			}
-			hear := func(c Commitment) error {
-				return tally.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
+			receive := func(c Commitment) error {
+				return tally.Receive(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
 			}
 			for _, c := range garbage[:2] {
-				_ = hear(c)
+				_ = receive(c)
 			}
 			tally.Final = true
 			for _, c := range garbage[2:] {
-				_ = hear(c)
+				_ = receive(c)
 			}
-			if want := MaxCandidates + 10; len(s.Candidates) != want || !errors.Is(hear(garbage[59]), ErrTooManyBefore) {
+			if want := MaxCandidates + 10; len(s.Candidates) != want || !errors.Is(receive(garbage[59]), ErrTooManyBefore) {
 				t.Fatalf("%d results are kept, want %d", len(s.Candidates), want)
 			}
 			for k := range held {
-				if err := hear(lists[k][0]); err != nil { // it displaces a different one
+				if err := receive(lists[k][0]); err != nil { // it displaces a different one
 					t.Errorf("a result of an honest witness: %v", err)
 				}
 			}
 			for _, c := range garbage {
-				_ = hear(c)
+				_ = receive(c)
 			}
 			for k := range held {
 				if !slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.Commitment == lists[k][0] }) {
@@ -171,10 +171,10 @@ func TestHeldResultsAreNotDisplaced(t *testing.T) {
 	tally := openTally(round)
 	tally.Begin([32]byte{1})
 	s := &tally.Slots[0]
-	hear := func(c Commitment) error {
-		return tally.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{1}), nil)
+	receive := func(c Commitment) error {
+		return tally.Receive(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{1}), nil)
 	}
-	_, _ = hear(clienttest.Hash(2)), hear(clienttest.Hash(1))
+	_, _ = receive(clienttest.Hash(2)), receive(clienttest.Hash(1))
 	s.Candidates[0].State = Held
 	if proof, _ := tally.Witness(); proof.CommitmentsRoot != merkle.Root(append([][32]byte{clienttest.Hash(2)}, make([][32]byte, len(tally.Slots)-1)...)) {
 		t.Fatal("a different result is proved")
@@ -191,7 +191,7 @@ func TestHeldResultsAreNotDisplaced(t *testing.T) {
 		if n == 3 { // there is a free place, which the other results take
 			want = ErrEquivocation
 		}
-		if err := hear(c); !errors.Is(err, want) {
+		if err := receive(c); !errors.Is(err, want) {
 			t.Fatal(err)
 		}
 		s.Candidates[2].State = Held // too late to be proved

@@ -16,7 +16,7 @@ import (
 // wholeVote is the weight of one witness's vote in support, which divides votes.
 const wholeVote = 1 << 16
 
-// Results of Hear. After ErrEquivocation the announcement may have been entered.
+// Results of Receive. After ErrEquivocation the announcement may have been entered.
 var (
 	errUnknownBatch  = errors.New("no such batch in the round")
 	errNotAssignee   = errors.New("the batch belongs to another client")
@@ -26,17 +26,17 @@ var (
 	ErrTooManyBefore = errors.New("already two other results for the same batch")
 )
 
-// Hear enters an announcement whose signature was verified. If it enters a second or later result of
+// Receive enters an announcement whose signature was verified. If it enters a second or later result of
 // a batch, it returns ErrEquivocation, unless that result displaced another. Any other error means
 // that nothing was entered. ErrOtherSize means that the trainer also signed another size of the same
 // result, so that the size entered before may be wrong.
 //
-// Beyond two results of a batch, Hear enters only results that witnesses of the finished round hold.
+// Beyond two results of a batch, Receive enters only results that witnesses of the finished round hold.
 // These must be entered, or a trainer that signs many results could hide the result that counts. It
 // could also hide that no result counts: a client must know every result with votes to rule out that
 // an unknown result has a quorum. If all slots are taken, a result with more support displaces the
 // result with the least support; see Displaced.
-func (t *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
+func (t *Tally) Receive(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
 	s := t.Find(a.Batch)
 	if s == nil {
 		return fmt.Errorf("%w: batch %v of step %d", errUnknownBatch, a.Batch, a.Step)
