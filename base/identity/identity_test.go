@@ -42,7 +42,7 @@ func TestVerifyRefusesKeysOfSmallOrder(t *testing.T) {
 func TestParseID(t *testing.T) {
 	id := testKey(t).ID()
 	if got, err := ParseID(id.String()); err != nil || got != id {
-		t.Fatalf("got %v, %v; want no error and %v", got, err, id)
+		t.Fatalf("got %v, %v; want nil error and %v", got, err, id)
 	}
 	for _, text := range []string{"", "1", id.String() + "1", "0OIl"} {
 		if _, err := ParseID(text); err == nil {
@@ -55,7 +55,7 @@ func TestIDInJSON(t *testing.T) {
 	id := FromSeed([SeedSize]byte{1}).ID()
 	text, err := json.Marshal(id)
 	if err != nil || string(text) != `"`+id.String()+`"` {
-		t.Fatalf("got %s, %v; want no error and string(text) == `\"` + id.String() + `\"`", text, err)
+		t.Fatalf("got %s, %v; want nil error and string(text) == `\"` + id.String() + `\"`", text, err)
 	}
 	var back ID
 	if err := json.Unmarshal(text, &back); err != nil || back != id {

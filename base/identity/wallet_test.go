@@ -14,7 +14,7 @@ func TestParseKeypair(t *testing.T) {
 	long := base58.Encode(key.Private())
 	for _, text := range []string{long, " " + long + "\n", "\ufeff" + long + "\r\n", string(key.appendJSON(nil)), "\ufeff " + string(key.appendJSON(nil)) + "\r\n\r\n"} {
 		if got, err := parseKeypair(text); err != nil || got.ID() != key.ID() {
-			t.Errorf("got %v; want no error and got.ID() == key.ID()", err)
+			t.Errorf("got %v; want nil error and got.ID() == key.ID()", err)
 		}
 	}
 	damaged := append([]byte(nil), key.Private()...)
@@ -49,7 +49,7 @@ func TestWalletFromEnvironment(t *testing.T) {
 	}{{"WALLET_PATH", path, named}, {walletVariable, base58.Encode(wallet.Private()) + "\r\n", wallet}, {SecretKeyVariable, testSecret + "\n", own}} {
 		environment[set.name] = set.value
 		if key, found, err := from(); !found || err != nil || key.ID() != set.want.ID() {
-			t.Errorf("%s: got %v, %v; want found and no error and key.ID() == set.want.ID()", set.name, found, err)
+			t.Errorf("%s: got %v, %v; want found and nil error and key.ID() == set.want.ID()", set.name, found, err)
 		}
 	}
 	for _, name := range WalletVariables() {

@@ -51,7 +51,7 @@ func (c *client) do(keys []identity.Key, instructions ...transaction.Instruction
 	}
 	statuses, _, err := c.Statuses(ctx, []transaction.Signature{name}, false)
 	if err != nil || statuses[0] == nil || statuses[0].Err != nil {
-		c.Fatalf("got %+v %v; want no error and statuses[0] != nil and statuses[0].Err == nil", statuses, err)
+		c.Fatalf("got %+v %v; want nil error and statuses[0] != nil and statuses[0].Err == nil", statuses, err)
 	}
 	return name
 }
@@ -132,7 +132,7 @@ func TestClient(t *testing.T) {
 	check := func(subject string, err error, good bool) {
 		t.Helper()
 		if err != nil || !good {
-			t.Errorf("%s: got %v; want no error and good", subject, err)
+			t.Errorf("%s: got %v; want nil error and good", subject, err)
 		}
 	}
 	height, err := c.BlockHeight(ctx, rpc.Processed)

@@ -95,7 +95,7 @@ func TestMethods(t *testing.T) {
 func TestUnknownTransaction(t *testing.T) {
 	e := endpoint(t, node(t, func(string, []json.RawMessage) string { return `"result":null` }))
 	if got, err := e.Transaction(t.Context(), transaction.Signature{1}, Confirmed); got != nil || err != nil {
-		t.Errorf("got %v, %v; want got == nil and no error", got, err)
+		t.Errorf("got %v, %v; want got == nil and nil error", got, err)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestParseEndpoint(t *testing.T) {
 		"http://127.0.0.1:8899,ws://127.0.0.1:8900/x": {"http://127.0.0.1:8899", "ws://127.0.0.1:8900/x"},
 	} {
 		if got, err := ParseEndpoint(text); err != nil || got != want {
-			t.Errorf("%s: got %v, %v; want no error and %v", text, got, err, want)
+			t.Errorf("%s: got %v, %v; want nil error and %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "host", "ftp://host", "https://", "https://host,https://host", "https://host/secret,x", "ht\x00tp://x/secret"} {

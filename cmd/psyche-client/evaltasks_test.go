@@ -51,7 +51,7 @@ func TestEvaluateTasks(t *testing.T) {
 	for line := bufio.NewScanner(samples); line.Scan(); lines++ {
 		var s sample
 		if err := json.Unmarshal(line.Bytes(), &s); err != nil || len(s.LogLikelihoods) != len(s.Choices) || s.Context == "" {
-			t.Fatalf("%s: got %v; want no error and len(s.LogLikelihoods) == len(s.Choices) and s.Context != \"\"", line.Text(), err)
+			t.Fatalf("%s: got %v; want nil error and len(s.LogLikelihoods) == len(s.Choices) and s.Context != \"\"", line.Text(), err)
 		}
 		if s.Task == "piqa" {
 			right += s.Scores["acc"]

@@ -203,7 +203,7 @@ func TestUploadsReachTheRun(t *testing.T) {
 		at := <-reported
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy, Digest: digest, Step: 3}
 		if got, err := c.Archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
-			t.Errorf("%s: got %v; want no error and got.Manifest().Digest() == digest", at, err)
+			t.Errorf("%s: got %v; want nil error and got.Manifest().Digest() == digest", at, err)
 		}
 		if at.Kind == coordinator.CheckpointHub && len(at.Revision) != 40 {
 			t.Errorf("%s is not a commit", at)

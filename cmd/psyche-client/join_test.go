@@ -75,7 +75,7 @@ func TestKeyIsKept(t *testing.T) {
 	}
 	for path, want := range map[string]os.FileMode{string(dir): 0o700, dir.keyFile(): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: got %v, %v; want no error and info.Mode().Perm() == want", path, info, err)
+			t.Errorf("%s: got %v, %v; want nil error and info.Mode().Perm() == want", path, info, err)
 		}
 	}
 	if err := os.Chmod(dir.keyFile(), 0o644); err != nil {
@@ -145,7 +145,7 @@ func TestNameIsKept(t *testing.T) {
 		want  string
 	}{{"", true, ""}, {"Ada", true, "Ada"}, {"", true, "Ada"}, {"", false, ""}, {"Eve", false, "Eve"}, {"Bob B", true, "Bob B"}, {"", true, "Bob B"}} {
 		if got, err := starts(c.given, c.keep); err != nil || got != c.want {
-			t.Errorf("%+v: got %q, %v; want no error and %q", c, got, err, c.want)
+			t.Errorf("%+v: got %q, %v; want nil error and %q", c, got, err, c.want)
 		}
 	}
 	dir, err := stateFolder()
@@ -200,7 +200,7 @@ func TestStateFolderIsForItsUser(t *testing.T) {
 	for _, path := range []string{"", "identity.json"} {
 		info, err := os.Stat(filepath.Join(state, "psyche", path))
 		if err != nil || info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%q: got %v, %v; want no error and info.Mode().Perm() & 0o077 == 0", path, info.Mode().Perm(), err)
+			t.Errorf("%q: got %v, %v; want nil error and info.Mode().Perm() & 0o077 == 0", path, info.Mode().Perm(), err)
 		}
 	}
 }

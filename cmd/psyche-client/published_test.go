@@ -149,7 +149,7 @@ func TestShowIdentity(t *testing.T) {
 	}
 	all, err := parsed(t, "psyche-client", "train", "--run-id", "r", "--server-addr", "h:1", "-i", file)
 	if err != nil || all.Train.IdentitySecretKeyPath != file {
-		t.Errorf("got %q, %v; want no error and all.Train.IdentitySecretKeyPath == file", all.Train.IdentitySecretKeyPath, err)
+		t.Errorf("got %q, %v; want nil error and all.Train.IdentitySecretKeyPath == file", all.Train.IdentitySecretKeyPath, err)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestResultsAreWritten(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "step7-batch4-8-"+id.String()+".distro")); err != nil || string(text) != "result of 7" {
-		t.Errorf("got %q, %v; want no error and string(text) == \"result of 7\"", text, err)
+		t.Errorf("got %q, %v; want nil error and string(text) == \"result of 7\"", text, err)
 	}
 	if !strings.Contains(log.String(), "--write-gradients-dir") {
 		t.Errorf("no message about skipped results: %s", log.String())
@@ -330,7 +330,7 @@ func TestTrackers(t *testing.T) {
 	}
 	for _, pattern := range []string{"tb/events.out.tfevents.*", "m.jsonl", "offline-run-*/run-*.wandb"} {
 		if found, err := filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(found) != 1 {
-			t.Errorf("%s: got %v, %v; want no error and len(found) == 1", pattern, found, err)
+			t.Errorf("%s: got %v, %v; want nil error and len(found) == 1", pattern, found, err)
 		}
 	}
 	if !strings.Contains(log.String(), "wandb sync") {

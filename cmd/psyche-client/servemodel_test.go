@@ -72,7 +72,7 @@ func post(t *testing.T, url, body string) string {
 	defer func() { _ = r.Body.Close() }()
 	text, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK {
-		t.Fatalf("%s: got %s %s, %v; want no error and r.StatusCode == http.StatusOK", body, r.Status, text, err)
+		t.Fatalf("%s: got %s %s, %v; want nil error and r.StatusCode == http.StatusOK", body, r.Status, text, err)
 	}
 	return string(text)
 }
@@ -80,7 +80,7 @@ func post(t *testing.T, url, body string) string {
 func completed(t *testing.T, text string) (c completion) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &c); err != nil || len(c.Choices) > 1 {
-		t.Fatalf("%s: got %v; want no error and len(c.Choices) <= 1", text, err)
+		t.Fatalf("%s: got %v; want nil error and len(c.Choices) <= 1", text, err)
 	}
 	return c
 }
@@ -136,7 +136,7 @@ func checkLists(t *testing.T, url, want string) {
 	const asked = `{"model":"model","temperature":0,"max_tokens":15,"logprobs":1,"prompt":["<user>What<model>","What",`
 	var several completion
 	if err := json.Unmarshal([]byte(post(t, url+"/completions", asked+`"<user>What<model>"]}`)), &several); err != nil || len(several.Choices) != 3 {
-		t.Fatalf("got %+v, %v; want no error and len(several.Choices) == 3", several, err)
+		t.Fatalf("got %+v, %v; want nil error and len(several.Choices) == 3", several, err)
 	}
 	alone := completed(t, post(t, url+"/completions", `{"model":"model","temperature":0,"max_tokens":15,"prompt":[87,104,97,116]}`)).Choices[0]
 	for i, text := range []string{want, alone.Text, want} {

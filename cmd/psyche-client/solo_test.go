@@ -94,7 +94,7 @@ func TestEvaluateSaysHowMuchItRead(t *testing.T) {
 	var result evaluation
 	if err := json.Unmarshal([]byte(succeed(t, append(line, "--json", "--max-sequences", "64")...)), &result); err != nil ||
 		result.Sequences != 64 || result.OfSequences != 108 || result.Sample != "64 of 108 sequences of 16 tokens, spread" {
-		t.Errorf("got %+v, %v; want no error and result.Sequences == 64 and result.OfSequences == 108 and result.Sample == \"64 of 108 sequences of 16 tokens, spread\"", result, err)
+		t.Errorf("got %+v, %v; want nil error and result.Sequences == 64 and result.OfSequences == 108 and result.Sample == \"64 of 108 sequences of 16 tokens, spread\"", result, err)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestSoloKeepsModelType(t *testing.T) {
 		}
 		saved, _ := s.File(checkpoint.ConfigFile)
 		if err := json.Unmarshal(saved, &config); err != nil || config.ModelType != "kimi_k2" || !slices.Equal(config.Architectures, []string{"DeepseekV3ForCausalLM"}) {
-			t.Errorf("%s: got %+v, %v; want no error and config.ModelType == \"kimi_k2\" and []string{\"DeepseekV3ForCausalLM\"}", folder, config, err)
+			t.Errorf("%s: got %+v, %v; want nil error and config.ModelType == \"kimi_k2\" and []string{\"DeepseekV3ForCausalLM\"}", folder, config, err)
 		}
 	}
 }

@@ -169,7 +169,7 @@ func TestExtras(t *testing.T) {
 	var errs strings.Builder
 	e, err := extraFlags{Log: "warn,psyche=debug", WriteLog: true, EventsDir: "events", WriteDistroData: "distro", HFToken: "t"}.extras(console{io.Discard, &errs})
 	if err != nil || e.LogLevel != "debug" || !filepath.IsAbs(e.EventsDir) || !filepath.IsAbs(e.WriteDistroData) || e.HFToken != "t" {
-		t.Errorf("got %+v, %v; want no error and e.LogLevel == \"debug\" and filepath.IsAbs(e.EventsDir) and filepath.IsAbs(e.WriteDistroData) and e.HFToken == \"t\"", e, err)
+		t.Errorf("got %+v, %v; want nil error and e.LogLevel == \"debug\" and filepath.IsAbs(e.EventsDir) and filepath.IsAbs(e.WriteDistroData) and e.HFToken == \"t\"", e, err)
 	}
 	if !strings.Contains(errs.String(), "--write-log") {
 		t.Errorf("printed %q", errs.String())

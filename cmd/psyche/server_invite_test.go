@@ -49,7 +49,7 @@ func TestServerInvites(t *testing.T) {
 			_, link, _ := strings.Cut(text, "'psyche://"+want+"/"+id)
 			link, _, _ = strings.Cut("psyche://"+want+"/"+id+link, "'")
 			if got, err := invite.Parse(link); err != nil || got.Key != key || got.Run != [32]byte{hash} || got.Addr() != want {
-				t.Errorf("%s: got %+v, %v; want no error and got.Key == key and got.Run == [32]byte{hash} and got.Addr() == want", id, got, err)
+				t.Errorf("%s: got %+v, %v; want nil error and got.Key == key and got.Run == [32]byte{hash} and got.Addr() == want", id, got, err)
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func get(t *testing.T, address string) string {
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: got %s, %v; want no error and response.StatusCode == http.StatusOK", address, response.Status, err)
+		t.Fatalf("%s: got %s, %v; want nil error and response.StatusCode == http.StatusOK", address, response.Status, err)
 	}
 	return string(text)
 }

@@ -107,13 +107,13 @@ func TestToolsInChats(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(text(t, ask(t, "POST", url+chats, `{`+body+`}`))), &whole); err != nil || len(whole.Choices) != 1 {
-		t.Fatalf("got %+v, %v; want no error and len(whole.Choices) == 1", whole, err)
+		t.Fatalf("got %+v, %v; want nil error and len(whole.Choices) == 1", whole, err)
 	}
 	var message struct {
 		Calls []struct{ ID string } `json:"tool_calls"`
 	}
 	if err := json.Unmarshal(whole.Choices[0].Message, &message); err != nil || len(message.Calls) != 1 {
-		t.Fatalf("got %s, %v; want no error and len(message.Calls) == 1", whole.Choices[0].Message, err)
+		t.Fatalf("got %s, %v; want nil error and len(message.Calls) == 1", whole.Choices[0].Message, err)
 	}
 	call := fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"weather","arguments":"{\"b\":1}"}}`, message.Calls[0].ID)
 	want := decoded(t, `{"role":"assistant","content":"I look. ","refusal":null,"tool_calls":[`+call+`]}`)

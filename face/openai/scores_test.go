@@ -41,7 +41,7 @@ func logprobsOf(t *testing.T, body string) (logprobs any) {
 	t.Helper()
 	var got struct{ Choices []struct{ Logprobs any } }
 	if err := json.Unmarshal([]byte(body), &got); err != nil || len(got.Choices) != 1 {
-		t.Fatalf("%s: got %v; want no error and len(got.Choices) == 1", body, err)
+		t.Fatalf("%s: got %v; want nil error and len(got.Choices) == 1", body, err)
 	}
 	return got.Choices[0].Logprobs
 }

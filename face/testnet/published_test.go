@@ -45,12 +45,12 @@ func TestExtrasBecomeFlags(t *testing.T) {
 
 func TestUsualPort(t *testing.T) {
 	if got, err := port(1234); got != 1234 || err != nil {
-		t.Errorf("got %d, %v; want 1234 and no error", got, err)
+		t.Errorf("got %d, %v; want 1234 and nil error", got, err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:20000")
 	if err != nil { // the port is taken
 		if got, err := port(0); got == usualPort || err != nil {
-			t.Errorf("got %d, %v; want got != usualPort and no error", got, err)
+			t.Errorf("got %d, %v; want got != usualPort and nil error", got, err)
 		}
 		return
 	}
@@ -98,7 +98,7 @@ func TestServedData(t *testing.T) {
 	write("runs/server/x", "")
 	want := filepath.Join(at, "data.toml")
 	if got, err := n.keptDataConfig(); err != nil || got != want {
-		t.Errorf("got %v, %v; want no error and %v", got, err, want)
+		t.Errorf("got %v, %v; want nil error and %v", got, err, want)
 	}
 	n.options.ConfigPath = "" // resumed
 	if got, err := n.keptDataConfig(); err != nil || got != want {

@@ -189,6 +189,6 @@ func TestWriteCardLeavesOtherFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(other); err != nil || string(text) != "mine" {
-		t.Errorf("%s: got %q, %v; want no error and string(text) == \"mine\"", other, text, err)
+		t.Errorf("%s: got %q, %v; want nil error and string(text) == \"mine\"", other, text, err)
 	}
 }

@@ -189,7 +189,7 @@ func TestWriteDirLeavesOtherFoldersAlone(t *testing.T) {
 			}
 			for _, name := range test.files {
 				if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != "mine" {
-					t.Errorf("%s: got %q, %v; want no error and string(data) == \"mine\"", name, data, err)
+					t.Errorf("%s: got %q, %v; want nil error and string(data) == \"mine\"", name, data, err)
 				}
 			}
 			if entries, _ := os.ReadDir(parent); len(entries) != 1 {

@@ -139,7 +139,7 @@ func TestFoldersFilledTogether(t *testing.T) {
 			t.Fatalf("the folder contains %v, %v", entries, err)
 		}
 		if text, err := os.ReadFile(filepath.Join(dir, ConfigFile)); err != nil || string(text) != "{}" {
-			t.Fatalf("got %q, %v; want no error and string(text) == \"{}\"", text, err)
+			t.Fatalf("got %q, %v; want nil error and string(text) == \"{}\"", text, err)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestCharsmapsThatDoNotHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := (precompiled{found}).normalize([]byte("bab\u0301a\u0301c")); err != nil || string(text) != "bbcb\u0301bcc" {
-		t.Errorf("got %q, %v; want no error and string(text) == \"bbcb\\u0301bcc\"", text, err)
+		t.Errorf("got %q, %v; want nil error and string(text) == \"bbcb\\u0301bcc\"", text, err)
 	}
 	found, err = parseCharsmap(charsmapOf(letterUnits(0), strings.Repeat("A", 1<<20)))
 	if err != nil {

@@ -91,7 +91,7 @@ func TestIDsMayBePermuted(t *testing.T) {
 		t.Errorf("got %v; want []int32{66, 65, 255}", ids)
 	}
 	if back, err := tokenizer.Decode([]int32{66, 65}); err != nil || string(back) != "AB" {
-		t.Errorf("got %q, %v; want no error and string(back) == \"AB\"", back, err)
+		t.Errorf("got %q, %v; want nil error and string(back) == \"AB\"", back, err)
 	}
 }
 

@@ -153,7 +153,7 @@ func TestRepairOfAJournal(t *testing.T) {
 	golden.Message(t, "a damaged end", err)
 	found, err := server.InspectJournal(dir, runID)
 	if err != nil || found.Size != 100 || found.Following != 0 {
-		t.Fatalf("got %+v, %v; want no error and found.Size == 100 and found.Following == 0", found, err)
+		t.Fatalf("got %+v, %v; want nil error and found.Size == 100 and found.Following == 0", found, err)
 	}
 	if _, err := server.RepairJournal(dir, runID, found); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func named(t *testing.T, name string) Task {
 func TestParse(t *testing.T) {
 	tasks, err := Parse("arc-easy, MMLU_pro,piqa")
 	if err != nil || len(tasks) != 3 || tasks[0].Name != "arc_easy" || tasks[1].Name != "mmlu_pro" {
-		t.Errorf("got %v, %v; want no error and len(tasks) == 3 and tasks[0].Name == \"arc_easy\" and tasks[1].Name == \"mmlu_pro\"", tasks, err)
+		t.Errorf("got %v, %v; want nil error and len(tasks) == 3 and tasks[0].Name == \"arc_easy\" and tasks[1].Name == \"mmlu_pro\"", tasks, err)
 	}
 	for _, bad := range []string{"", "arc", "piqa,piqa", "piqa,"} {
 		if _, err := Parse(bad); err == nil {

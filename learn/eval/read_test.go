@@ -92,7 +92,7 @@ func TestLinesInOtherEncodings(t *testing.T) {
 		if !good {
 			golden.Message(t, content, err)
 		} else if err != nil || len(rows) == 0 || rows[0]["text"] != "a" {
-			t.Errorf("%q: got %v, %v; want no error and len(rows) != 0 and rows[0][\"text\"] == \"a\"", content, rows, err)
+			t.Errorf("%q: got %v, %v; want nil error and len(rows) != 0 and rows[0][\"text\"] == \"a\"", content, rows, err)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestObjectsOfOnlyNulls(t *testing.T) {
 		path := filepath.Join("..", "..", "files", "data", "prepare", "testdata", "empty", "nulls.parquet")
 		rows, err := readSplit(t.Context(), []string{path}, []string{column}, 9)
 		if err != nil || len(rows) != 3 || rows[0][column] != nil {
-			t.Errorf("%s: got %v, %v; want no error and len(rows) == 3 and rows[0][column] == nil", column, rows, err)
+			t.Errorf("%s: got %v, %v; want nil error and len(rows) == 3 and rows[0][column] == nil", column, rows, err)
 		}
 	}
 }

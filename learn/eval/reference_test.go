@@ -187,7 +187,7 @@ func TestErrorsOfQuestions(t *testing.T) {
 	begin := int32(0)
 	r.Begin = &begin
 	if a, err := r.Ask(t.Context(), eval.Question{Task: "t", Context: "", Choices: []string{"b", "ccc"}}); err != nil || len(a.LogLikelihoods) != 2 {
-		t.Errorf("got %+v, %v; want no error and len(a.LogLikelihoods) == 2", a, err)
+		t.Errorf("got %+v, %v; want nil error and len(a.LogLikelihoods) == 2", a, err)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestGoOn(t *testing.T) {
 	r := reader(t, 12)
 	one, err := r.GoOn(t.Context(), eval.Prompt(3), 5)
 	if err != nil || one == "" {
-		t.Fatalf("got %q, %v; want no error and one != \"\"", one, err)
+		t.Fatalf("got %q, %v; want nil error and one != \"\"", one, err)
 	}
 	again, _ := r.GoOn(t.Context(), eval.Prompt(3), 5)
 	other, _ := r.GoOn(t.Context(), eval.Prompt(3), 6)

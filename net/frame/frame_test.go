@@ -147,7 +147,7 @@ func TestWelcomeRefuses(t *testing.T) {
 	want := Welcome{Host: testKey.ID(), Draws: [32]byte{1}, Requires: testRequirement, Genesis: []byte("genesis")}
 	payload := want.AppendTo(nil)
 	if got, err := DecodeWelcome(payload); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v; want no error and %+v", got, err, want)
+		t.Errorf("got %+v, %v; want nil error and %+v", got, err, want)
 	}
 	head := len(payload) - len(want.Genesis)
 	for n := range head {
@@ -203,7 +203,7 @@ func TestDecodePeersRefusesDisorder(t *testing.T) {
 func TestRefusalTextIsSafeToShow(t *testing.T) {
 	r, err := DecodeRefusal(Refusal{Code: RefusedBusy, Reason: "\x1b[31mred\xff"}.AppendTo(nil))
 	if err != nil || r.Reason != `"\x1b[31mred\xff"` {
-		t.Fatalf("got %q, %v; want no error and r.Reason == `\"\\x1b[31mred\\xff\"`", r.Reason, err)
+		t.Fatalf("got %q, %v; want nil error and r.Reason == `\"\\x1b[31mred\\xff\"`", r.Reason, err)
 	}
 	long := Refusal{Code: RefusedBusy, Reason: strings.Repeat("x", 2*maxReason)}.AppendTo(nil)
 	if r, err := DecodeRefusal(long); err != nil || len(r.Reason) != maxReason {
@@ -223,7 +223,7 @@ func TestAckSaysWhy(t *testing.T) {
 	} {
 		got, err := DecodeAck(test.ack.AppendTo(nil))
 		if err != nil || got != test.ack {
-			t.Fatalf("got %+v, %v; want no error and %+v", got, err, test.ack)
+			t.Fatalf("got %+v, %v; want nil error and %+v", got, err, test.ack)
 		}
 		if text := fmt.Sprint(got.Err()); text != test.want || test.ack.Code != 0 && !errors.Is(got.Err(), test.ack.Code) {
 			t.Errorf("error %s, want %s", text, test.want)

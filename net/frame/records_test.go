@@ -29,7 +29,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 			}
 			got, err := DecodeRecords(want.AppendTo(nil, here), there)
 			if err != nil || got.First != first || !bytes.Equal(got.Raw, want.Raw) || !slices.Equal(got.Heads, want.Heads) {
-				t.Fatalf("got %+v, %v; want no error and got.First == first and want.Raw and want.Heads", got, err)
+				t.Fatalf("got %+v, %v; want nil error and got.First == first and want.Raw and want.Heads", got, err)
 			}
 			n := 0
 			err = got.Each(func(r []byte) error {

@@ -143,7 +143,7 @@ func TestSlowRequest(t *testing.T) {
 		}
 		answer := make([]byte, 2)
 		if _, err := io.ReadFull(peer, answer); err != nil || string(answer) != "hi" {
-			t.Errorf("got %q, %v; want no error and string(answer) == \"hi\"", answer, err)
+			t.Errorf("got %q, %v; want nil error and string(answer) == \"hi\"", answer, err)
 		}
 		if err := <-done; err != nil || time.Since(begun) > 0 {
 			t.Errorf("after %v: %v", time.Since(begun), err)

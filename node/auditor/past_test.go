@@ -154,7 +154,7 @@ func TestLowSupportChunks(t *testing.T) {
 	}
 	lowSupport, err := s.LowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
 	if err != nil || len(lowSupport) != 2 || lowSupport[0] != 1 || lowSupport[1] != 2 {
-		t.Errorf("got %v, %v; want no error and len(lowSupport) == 2 and lowSupport[0] == 1 and lowSupport[1] == 2", lowSupport, err)
+		t.Errorf("got %v, %v; want nil error and len(lowSupport) == 2 and lowSupport[0] == 1 and lowSupport[1] == 2", lowSupport, err)
 	}
 	if lowSupport, _ = s.LowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lowSupport) != 0 {
 		t.Errorf("got %v; want len(lowSupport) == 0", lowSupport)

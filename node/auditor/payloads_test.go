@@ -26,7 +26,7 @@ func TestLargePayloadsAreKeptOnTheDisk(t *testing.T) {
 	}
 	for i := range 10 {
 		if got, err := d.Get(hash(i)); err != nil || !bytes.Equal(got, data(i)) {
-			t.Errorf("%d: got %v, %v; want no error and data(i)", i, got, err)
+			t.Errorf("%d: got %v, %v; want nil error and data(i)", i, got, err)
 		}
 	}
 	files := func() int {

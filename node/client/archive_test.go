@@ -116,7 +116,7 @@ func TestFactsOfSavedCheckpoints(t *testing.T) {
 				defer mu.Unlock()
 				reported[f.Step] = f
 				if written, err := checkpoint.ReadFacts(folder); err != nil || written != f {
-					t.Errorf("%s: got %+v, %v; want no error and %+v", folder, written, err, f)
+					t.Errorf("%s: got %+v, %v; want nil error and %+v", folder, written, err, f)
 				}
 			}
 		})

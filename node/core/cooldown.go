@@ -5,8 +5,7 @@ import "github.com/psyche-go/psyche/core/coordinator"
 // Events of the end of an epoch.
 type (
 	// Close advances the end of the epoch of a member's replica. The caller starts Ready.Next, and
-	// repeats Close until Ready.Next is nil. Then the end of the epoch is complete, also of earlier
-	// epochs.
+	// repeats Close until Ready.Next is nil. Then no work for this epoch or an earlier one is left.
 	Close struct {
 		Replica *Replica // nil: none
 		Newest  uint32   // newest round of the replica's epoch; 0: none is known

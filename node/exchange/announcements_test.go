@@ -19,7 +19,7 @@ func TestAnnouncementsGolden(t *testing.T) {
 	}
 	raws, err := decodeAnnouncements(packed)
 	if err != nil || len(raws) != 3 || string(raws[0]) != "abc" || len(raws[1]) != 0 || string(raws[2]) != "d" {
-		t.Errorf("got %q, %v; want no error and len(raws) == 3 and string(raws[0]) == \"abc\" and len(raws[1]) == 0 and string(raws[2]) == \"d\"", raws, err)
+		t.Errorf("got %q, %v; want nil error and len(raws) == 3 and string(raws[0]) == \"abc\" and len(raws[1]) == 0 and string(raws[2]) == \"d\"", raws, err)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestAppliedGolden(t *testing.T) {
 	}
 	got, err := decodeApplied(packed, 4, 6)
 	if err != nil || len(got) != 2 || got[0].Step != 5 || got[0].Results[0] != rounds[0].Results[0] || got[1].Step != 6 {
-		t.Errorf("got %+v, %v; want no error and len(got) == 2 and got[0].Step == 5 and got[0].Results[0] == rounds[0].Results[0] and got[1].Step == 6", got, err)
+		t.Errorf("got %+v, %v; want nil error and len(got) == 2 and got[0].Step == 5 and got[0].Results[0] == rounds[0].Results[0] and got[1].Step == 6", got, err)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestLostBlobIsFetchedAgain(t *testing.T) {
 	r.tally.Hold(r.slot, c, 3)
 	o := r.tally.Judge(r.clock.now, true)
 	if payloads, _, err := Read(t.Context(), r.store, o.Sources); err != nil || string(payloads[0]) != "xyz" {
-		t.Fatalf("got %q, %v; want no error and string(payloads[0]) == \"xyz\"", payloads, err)
+		t.Fatalf("got %q, %v; want nil error and string(payloads[0]) == \"xyz\"", payloads, err)
 	}
 	r.store.Drop(c.Commitment)
 	_, lost, err := Read(t.Context(), r.store, o.Sources)

@@ -191,7 +191,7 @@ func TestInitialModel(t *testing.T) {
 	want.Step = 0
 	a, err := c.obtain()
 	if err != nil || a.Model.Source != "initial" || a.Model.Step != 0 || a.Model.Digest != digestOf(want) {
-		t.Fatalf("got %+v, %v; want no error and a.Model.Source == \"initial\" and a.Model.Step == 0 and a.Model.Digest == digestOf(want)", a.Model, err)
+		t.Fatalf("got %+v, %v; want nil error and a.Model.Source == \"initial\" and a.Model.Step == 0 and a.Model.Digest == digestOf(want)", a.Model, err)
 	}
 	if !c.models.Holds(c.request.Definition.Checkpoint) || c.models.Shared(a.Model.Digest) != nil {
 		t.Error("the model is not held, or it is shared")

@@ -195,7 +195,7 @@ func webPage(t *testing.T, address string) string {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: got %s, %v; want no error and response.StatusCode == http.StatusOK", address, response.Status, err)
+		t.Fatalf("%s: got %s, %v; want nil error and response.StatusCode == http.StatusOK", address, response.Status, err)
 	}
 	return string(body)
 }

@@ -409,10 +409,10 @@ func TestServerData(t *testing.T) {
 		return got.Server, err
 	}
 	if got, err := parse(`{ Server = "data.example:1234" }`); err != nil || *got != (ServerData{Addr: "data.example:1234"}) {
-		t.Errorf("got %+v, %v; want no error and *got == (ServerData{Addr: \"data.example:1234\"})", got, err)
+		t.Errorf("got %+v, %v; want nil error and *got == (ServerData{Addr: \"data.example:1234\"})", got, err)
 	}
 	if got, err := parse(`{ Server = { addr = "[::1]:1", key = "` + key + `" } }`); err != nil || *got != (ServerData{Addr: "[::1]:1", Key: key}) {
-		t.Errorf("got %+v, %v; want no error and *got == (ServerData{Addr: \"[::1]:1\", Key: key})", got, err)
+		t.Errorf("got %+v, %v; want nil error and *got == (ServerData{Addr: \"[::1]:1\", Key: key})", got, err)
 	}
 	for name, location := range map[string]string{
 		"no value":          `"Server"`,

@@ -21,7 +21,7 @@ type Audit struct {
 type Accused struct {
 	Step   uint32 `json:"step"` // of the result
 	Client string `json:"client"`
-	Fault  string `json:"fault"` // "wrong result", "opens to nobody" (silence), "part N false or missing"
+	Fault  string `json:"fault"` // "wrong result", "opens to nobody", "part N false or missing"
 	Detail string `json:"detail"`
 }
 

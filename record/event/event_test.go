@@ -210,11 +210,11 @@ func TestReadErrorsNameTheLine(t *testing.T) {
 func TestUnknownKindAndField(t *testing.T) {
 	e, err := Decode([]byte(`{"time":"2026-01-02T15:04:05Z","kind":"later","x":1}`))
 	if err != nil || e.Body.Kind() != "later" {
-		t.Errorf("got %+v, %v; want no error and e.Body.Kind() == \"later\"", e, err)
+		t.Errorf("got %+v, %v; want nil error and e.Body.Kind() == \"later\"", e, err)
 	}
 	e, err = Decode([]byte(`{"time":"2026-01-02T15:04:05Z","kind":"joined","epoch":1,"later":2}`))
 	if err != nil || e.Body != (Joined{Epoch: 1}) {
-		t.Errorf("got %+v, %v; want no error and e.Body == (Joined{Epoch: 1})", e, err)
+		t.Errorf("got %+v, %v; want nil error and e.Body == (Joined{Epoch: 1})", e, err)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestChainLink(t *testing.T) {
 			t.Errorf("%s is not a link to a run on a chain", text)
 		}
 		if got, err := ParseChain("'" + text + "'"); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %+v, %v; want no error and %+v", text, got, err, want)
+			t.Errorf("%s: got %+v, %v; want nil error and %+v", text, got, err, want)
 		}
 	}
 }

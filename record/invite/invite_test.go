@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 	} {
 		want.Key, want.Run = testKey, [32]byte([]byte(strings.Repeat("\x0f", 32)))
 		if got, err := Parse(text); err != nil || got != want {
-			t.Errorf("%s: got %+v, %v; want no error and %+v", text, got, err, want)
+			t.Errorf("%s: got %+v, %v; want nil error and %+v", text, got, err, want)
 		}
 	}
 }
@@ -99,13 +99,13 @@ func TestRoundTrip(t *testing.T) {
 		}
 		text := want.String()
 		if got, err := Parse(text); err != nil || got != want || len(text) > maxSize {
-			t.Fatalf("%s: got %+v, %v; want no error and %+v and len(text) <= maxSize", text, got, err, want)
+			t.Fatalf("%s: got %+v, %v; want nil error and %+v and len(text) <= maxSize", text, got, err, want)
 		}
 		if strings.ContainsAny(text, "' \t\n\"\\$`") {
 			t.Fatalf("%s cannot be typed in quotes", text)
 		}
 		if got, err := Parse(want.ForShell()); err != nil || got != want {
-			t.Fatalf("%s: got %+v, %v; want no error and %+v", want.ForShell(), got, err, want)
+			t.Fatalf("%s: got %+v, %v; want nil error and %+v", want.ForShell(), got, err, want)
 		}
 	})
 }

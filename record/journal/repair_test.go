@@ -76,7 +76,7 @@ func TestRepair(t *testing.T) {
 				return
 			}
 			if err != nil || found.Following > 0 != test.following || found.Entries != len(test.left) {
-				t.Fatalf("got %+v, %v; want no error and found.Following > 0 == test.following and found.Entries == len(test.left)", found, err)
+				t.Fatalf("got %+v, %v; want nil error and found.Following > 0 == test.following and found.Entries == len(test.left)", found, err)
 			}
 			kept, err := Repair(path, found)
 			if err != nil {
@@ -178,7 +178,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		j, _, got := open(t, path)
 		if err := j.Close(); err != nil || !slices.Equal(got, []string{"genesis", "first", "second"}) {
-			t.Errorf("%v: got %q, %v; want no error and []string{\"genesis\", \"first\", \"second\"}", cause, got, err)
+			t.Errorf("%v: got %q, %v; want nil error and []string{\"genesis\", \"first\", \"second\"}", cause, got, err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func some() Receipt {
 func TestDecode(t *testing.T) {
 	want := some()
 	if got, err := Decode(want.Encode()); err != nil || got != want {
-		t.Errorf("got %+v, %v; want no error and %+v", got, err, want)
+		t.Errorf("got %+v, %v; want nil error and %+v", got, err, want)
 	}
 	if share := want.Share(); share != 0.25 {
 		t.Errorf("share %v", share)

@@ -295,7 +295,7 @@ func TestMistakesOfTheCallerPanic(t *testing.T) {
 func TestLongUploadIsLeftToTheRules(t *testing.T) {
 	long := coordinator.ReportUpload{Place: coordinator.Location{Repo: strings.Repeat("r", coordinator.MaxRepoLength), Revision: "v"}}
 	if got, err := DecodeAction(AppendAction(nil, long)); err != nil || got != coordinator.Action(long) {
-		t.Errorf("got %v, %v; want no error and coordinator.Action(long)", got, err)
+		t.Errorf("got %v, %v; want nil error and coordinator.Action(long)", got, err)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 		}
 		_, got, err := OpenAnnouncement(SignAnnouncement(testKey(), a), a.Run)
 		if err != nil || got != a {
-			t.Fatalf("got %+v, %v; want no error and %+v", got, err, a)
+			t.Fatalf("got %+v, %v; want nil error and %+v", got, err, a)
 		}
 	})
 }

@@ -119,7 +119,7 @@ func (h home) empty(t *testing.T) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(string(h), ".local", "*", "*"))
 	if hidden, _ := filepath.Glob(filepath.Join(string(h), ".local", ".*")); err != nil || len(found)+len(hidden) > 0 {
-		t.Errorf("got %v, %v %v; want no error and len(found) + len(hidden) == 0", err, found, hidden)
+		t.Errorf("got %v, %v %v; want nil error and len(found) + len(hidden) == 0", err, found, hidden)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	if found, err := h.shell(t, ".local/bin/psyche", nil); err != nil || found != "psyche 0.1.0\n" {
-		t.Errorf("%v: got %q; want no error and \"psyche 0.1.0\\n\"", err, found)
+		t.Errorf("%v: got %q; want nil error and \"psyche 0.1.0\\n\"", err, found)
 	}
 
 	s.publish(t, "0.2.0", "NOTICE", "new")

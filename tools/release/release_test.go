@@ -116,7 +116,7 @@ func TestTag(t *testing.T) {
 				t.Errorf("got %q; want \"tag Psyche \" + c.version + \"\\n\\n# Added\\n\\n- One.\"", text)
 			}
 			if s, err := readSource(t.Context(), root); err != nil || s.version != c.version || s.tag != "v"+c.version {
-				t.Errorf("got %+v, %v; want no error and s.version == c.version and s.tag == \"v\" + c.version", s, err)
+				t.Errorf("got %+v, %v; want nil error and s.version == c.version and s.tag == \"v\" + c.version", s, err)
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func TestReadSource(t *testing.T) {
 	root := history(t, "0.1.0", "")
 	s, err := readSource(t.Context(), root)
 	if err != nil || s.version != "0.1.0-dev" || s.tag != "" || len(s.commit) != 40 || time.Since(s.time).Abs() > time.Hour {
-		t.Errorf("got %+v, %v; want no error and s.version == \"0.1.0-dev\" and s.tag == \"\" and len(s.commit) == 40 and time.Since(s.time).Abs() <= time.Hour", s, err)
+		t.Errorf("got %+v, %v; want nil error and s.version == \"0.1.0-dev\" and s.tag == \"\" and len(s.commit) == 40 and time.Since(s.time).Abs() <= time.Hour", s, err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "CHANGELOG.md"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestMinimalGlibc(t *testing.T) {
 		paths = append(paths, to)
 	}
 	if version, err := minimalGlibc(paths); err != nil || version == "2.0" || !strings.HasPrefix(version, "2.") {
-		t.Errorf("got %q, %v; want no error and version != \"2.0\" and text that begins with \"2.\"", version, err)
+		t.Errorf("got %q, %v; want nil error and version != \"2.0\" and text that begins with \"2.\"", version, err)
 	}
 	if _, err := minimalGlibc([]string{filepath.Join(dir, "one.so.c")}); err == nil {
 		t.Error("a text is accepted as a library")
@@ -284,7 +284,7 @@ func TestSharedNeedsLicences(t *testing.T) {
 	}
 	files, err := shared(all, text)
 	if err != nil || files[0].name != "lib/psyche/libtorch/libz.so.1" || files[1].path != text {
-		t.Errorf("got %v, %v; want no error and files[0].name == \"lib/psyche/libtorch/libz.so.1\" and files[1].path == text", files, err)
+		t.Errorf("got %v, %v; want nil error and files[0].name == \"lib/psyche/libtorch/libz.so.1\" and files[1].path == text", files, err)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestRules(t *testing.T) {
 func TestDuplicates(t *testing.T) {
 	a := mine(nil)
 	if _, err := Invoke(probe(t), sysvars(), programID, []*Account{a, a}, instruction(4, 10), 10_000); err != nil || a.Lamports != 1000 {
-		t.Errorf("got %d %v; want no error and a.Lamports == 1000", a.Lamports, err)
+		t.Errorf("got %d %v; want nil error and a.Lamports == 1000", a.Lamports, err)
 	}
 	b := mine(nil)
 	if _, err := Invoke(probe(t), sysvars(), programID, []*Account{a, b}, instruction(4, 10), 10_000); err == nil {

@@ -123,7 +123,7 @@ func TestReportIsTrue(t *testing.T) {
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
 		for range 2 {
 			if got, err := c.Archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
-				t.Errorf("%s: got %v; want no error and got.Manifest().Digest() == digest", at, err)
+				t.Errorf("%s: got %v; want nil error and got.Manifest().Digest() == digest", at, err)
 			}
 			if found := left(t, c); len(found) > 0 {
 				t.Errorf("%s: left %v", at, found)

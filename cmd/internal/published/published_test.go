@@ -68,7 +68,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("got %+v, %v", got.Run, err)
 	}
 	if got, _, err := parse(t, "run", "--tui", "--name", "given"); err != nil || !got.Run.Tui || got.Run.Name != "given" {
-		t.Errorf("got %+v, %v; want no error and got.Run.Tui and got.Run.Name == \"given\"", got.Run, err)
+		t.Errorf("got %+v, %v; want nil error and got.Run.Tui and got.Run.Name == \"given\"", got.Run, err)
 	}
 	for _, option := range []kong.Option{published.Environment("run", "nothing"), published.Environment("walk")} {
 		if _, err := kong.New(&commands{}, option); err == nil {

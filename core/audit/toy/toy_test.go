@@ -85,7 +85,7 @@ func TestPast(t *testing.T) {
 		p.Note(step, [32]byte{byte(step)})
 	}
 	if w, err := p.At(4900); err != nil || w != [32]byte{0x24} {
-		t.Errorf("got %x, %v; want no error and [32]byte{0x24}", w[:1], err)
+		t.Errorf("got %x, %v; want nil error and [32]byte{0x24}", w[:1], err)
 	}
 	p.Note(4800, [32]byte{1}) // the run was rolled back
 	for _, step := range []uint32{1, 4900} {

@@ -100,7 +100,7 @@ func TestOnline(t *testing.T) {
 	}
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(s.lines[3]), &fields); err != nil || fields["_step"] != 4.0 || fields["train/loss"] != 2.0 || fields["bad"] != nil {
-		t.Errorf("got %v, %v; want no error and fields[\"_step\"] == 4.0 and fields[\"train/loss\"] == 2.0 and fields[\"bad\"] == nil", fields, err)
+		t.Errorf("got %v, %v; want nil error and fields[\"_step\"] == 4.0 and fields[\"train/loss\"] == 2.0 and fields[\"bad\"] == nil", fields, err)
 	}
 }
 

@@ -197,7 +197,7 @@ func TestBucketRepairsIncompleteDownloads(t *testing.T) {
 			}
 			got, err := b.Download(t.Context(), nil)
 			if err != nil || got != whole {
-				t.Fatalf("got %s, %v; want no error and %s", got, err, whole)
+				t.Fatalf("got %s, %v; want nil error and %s", got, err, whole)
 			}
 			checkSnapshot(t, got, want)
 			if left, err := os.ReadDir(filepath.Dir(whole)); err != nil || len(left) != 1 {

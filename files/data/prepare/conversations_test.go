@@ -25,7 +25,7 @@ func TestProvidedConversations(t *testing.T) {
 		}
 		made, samples, err := converse(t, 128, map[string]string{"a.jsonl": string(line)})
 		if err != nil || len(samples) != 1 || len(made.Unread) > 0 {
-			t.Errorf("%s: got %v, %+v; want no error and len(samples) == 1 and len(made.Unread) == 0", name, err, made)
+			t.Errorf("%s: got %v, %+v; want nil error and len(samples) == 1 and len(made.Unread) == 0", name, err, made)
 			continue
 		}
 		var whole, learned []byte
@@ -71,7 +71,7 @@ func TestUnknownRoles(t *testing.T) {
 	} {
 		made, samples, err := converseBy(t, "{% for m in messages %}{{ m.content }}\n{% endfor %}", 64, map[string]string{"a.jsonl": `{"conversations":[{"from":"` + role + `","value":"x"},{"from":"gpt","value":"a"}]}`})
 		if err != nil || shown(samples[0]) != "|X\na\n" || cmp.Diff(unread, made.Unread) != "" {
-			t.Errorf("%s: got %v, %v; want no error and shown(samples[0]) == \"|X\\na\\n\" and cmp.Diff(unread, made.Unread) == \"\"", role, err, made.Unread)
+			t.Errorf("%s: got %v, %v; want nil error and shown(samples[0]) == \"|X\\na\\n\" and cmp.Diff(unread, made.Unread) == \"\"", role, err, made.Unread)
 		}
 	}
 	_, _, err := converse(t, 64, map[string]string{"a.jsonl": `{"conversations":[{"from":"human","value":"q"},{"from":"bot","value":"a"}]}`})
@@ -93,7 +93,7 @@ func TestFilesOfConversations(t *testing.T) {
 	} {
 		made, samples, err := converse(t, 64, map[string]string{name: content})
 		if err != nil || len(samples) != 1 || shown(samples[0]) != want || made.Conversations != 2 {
-			t.Errorf("%s: got %v, %+v; want no error and len(samples) == 1 and shown(samples[0]) == want and made.Conversations == 2", name, err, made)
+			t.Errorf("%s: got %v, %+v; want nil error and len(samples) == 1 and shown(samples[0]) == want and made.Conversations == 2", name, err, made)
 		}
 	}
 	for name, content := range map[string]string{

@@ -157,7 +157,7 @@ func TestTextOf(t *testing.T) {
 		`{"a": [{"b": "x"}, {}, {"b": ["y"]}]}`: "x\ny",
 	} {
 		if got, err := textOf([]byte(line), "a.b"); err != nil || string(got.text) != want {
-			t.Errorf("%s: got %q, %v; want no error and string(got.text) == want", line, got.text, err)
+			t.Errorf("%s: got %q, %v; want nil error and string(got.text) == want", line, got.text, err)
 		}
 	}
 	for name, line := range map[string]string{

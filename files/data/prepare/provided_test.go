@@ -79,7 +79,7 @@ func TestProvidedDownload(t *testing.T) {
 			tree(t, dir, map[string]string{"in/" + path: content})
 		}
 		if got, err := textsOf(t, func(*Options) {}, filepath.Join(dir, "in")); err != nil || got != readme+"|alpha|béta|gamma|" {
-			t.Errorf("%s: got %q, %v; want no error and readme + \"|alpha|béta|gamma|\"", name, got, err)
+			t.Errorf("%s: got %q, %v; want nil error and readme + \"|alpha|béta|gamma|\"", name, got, err)
 		}
 	}
 }

@@ -13,7 +13,7 @@ func TestTextLengths(t *testing.T) {
 	for _, lengths := range [][]int{{1}, {5}, {1, 1, 1}, {3, 1, 4}} {
 		got, err := TextLengths(PackedPositions(lengths))
 		if err != nil || !slices.Equal(got, lengths) {
-			t.Errorf("%v: got %v, %v; want no error and %v", lengths, got, err, lengths)
+			t.Errorf("%v: got %v, %v; want nil error and %v", lengths, got, err, lengths)
 		}
 	}
 	for _, positions := range [][]int32{{1, 2}, {0, 1, 3}, {0, 1, 0, 2}, {0, -1}, {0, 1, 1}} {

@@ -372,7 +372,7 @@ func TestGet(t *testing.T) {
 		_, _ = fmt.Fprint(w, "0123456789")
 	})
 	if got, err := Get(t.Context(), base, 10, quick); err != nil || string(got) != "0123456789" {
-		t.Errorf("got %q, %v; want no error and string(got) == \"0123456789\"", got, err)
+		t.Errorf("got %q, %v; want nil error and string(got) == \"0123456789\"", got, err)
 	}
 	if _, err := Get(t.Context(), base, 9, quick); !errors.Is(err, ErrStatus) {
 		t.Errorf("too long: %v", err)

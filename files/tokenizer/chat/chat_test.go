@@ -238,7 +238,7 @@ func TestLoadReadsWhatPythonWrites(t *testing.T) {
 			continue
 		}
 		if text, err := template.Render(Input{}); err != nil || text != "NaN" || tokens["bos_token"] != "<s>" {
-			t.Errorf("%s: got %q, %v, %v; want no error and \"NaN\" and tokens[\"bos_token\"] == \"<s>\"", config, text, tokens, err)
+			t.Errorf("%s: got %q, %v, %v; want nil error and \"NaN\" and tokens[\"bos_token\"] == \"<s>\"", config, text, tokens, err)
 		}
 	}
 }

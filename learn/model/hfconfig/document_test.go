@@ -52,7 +52,7 @@ func TestRead(t *testing.T) {
 			}
 			if test.ok {
 				if err != nil || !strings.HasPrefix(d.Architecture(), "New") {
-					t.Errorf("got %q, %v; want no error and text that begins with \"New\"", d.Architecture(), err)
+					t.Errorf("got %q, %v; want nil error and text that begins with \"New\"", d.Architecture(), err)
 				}
 				return
 			}

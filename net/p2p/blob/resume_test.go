@@ -144,7 +144,7 @@ func spoil(t *testing.T, dir, subject string) {
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("got %v, %v; want no error and len(files) == 1", files, err)
+		t.Fatalf("got %v, %v; want nil error and len(files) == 1", files, err)
 	}
 	raw, err := os.ReadFile(files[0])
 	if err != nil || len(raw) < 20 {

@@ -54,7 +54,7 @@ func TestHelloIsBound(t *testing.T) {
 	payload := SignHello(testKey, "run", nonce, testID)
 	got, err := OpenHello(payload, nonce, testID)
 	if err != nil || got != (Hello{testKey.ID(), "run"}) {
-		t.Fatalf("got %+v, %v; want no error and (Hello{testKey.ID(), \"run\"})", got, err)
+		t.Fatalf("got %+v, %v; want nil error and (Hello{testKey.ID(), \"run\"})", got, err)
 	}
 	for name, open := range map[string]func() (Hello, error){
 		"another challenge": func() (Hello, error) { return OpenHello(payload, [32]byte{}, testID) },
@@ -99,7 +99,7 @@ func TestSampleRoundTrip(t *testing.T) {
 
 func TestOtherVersion(t *testing.T) {
 	if got, err := DecodeChallenge([]byte{9, 1, 2}); err != nil || got.Version != 9 {
-		t.Errorf("got %+v, %v; want no error and got.Version == 9", got, err)
+		t.Errorf("got %+v, %v; want nil error and got.Version == 9", got, err)
 	}
 	if _, err := DecodeChallenge([]byte{Version, 1}); !errors.Is(err, ErrMalformed) {
 		t.Errorf("got %v; want error ErrMalformed", err)
