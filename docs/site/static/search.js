@@ -28,7 +28,7 @@ function search(sections, query) {
   return found.slice(0, maxResults).map((f) => f.section);
 }
 
-/** Returns about 160 characters of a text around the first word of a query. */
+/** Returns about 160 characters of a text around the query's first word. */
 function excerpt(text, query) {
   const word = (query.toLowerCase().match(/[\p{L}\p{N}_-]+/u) || [""])[0];
   const at = Math.max(0, text.toLowerCase().indexOf(word));
