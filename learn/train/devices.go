@@ -67,7 +67,7 @@ func newApart(ctx context.Context, from *store, device torch.Device, threads int
 		a.gpu, a.noGPU = openGPU(device, open, o.Logger)
 	}
 	return a, engine, engine.Do(ctx, false, func(*torch.Scope) error {
-		a.conversions = torch.KeepConversions(place{from, a}.weights()...)
+		a.conversions = torch.KeepConversions(a.weights()...)
 		return nil
 	})
 }
@@ -106,6 +106,14 @@ func (a *apart) addMore(ctx context.Context, sums [][]float32) error {
 		}
 		return nil
 	})
+}
+
+// weights returns the tensors of the copy's parameters, in their order.
+func (a *apart) weights() (tensors []*torch.Tensor) {
+	for _, of := range a.twin.Parameters() {
+		tensors = append(tensors, of.Tensor)
+	}
+	return tensors
 }
 
 // allocate returns a tensor of zeros for each parameter.

@@ -124,7 +124,7 @@ func (e *distroExchange) move(ctx context.Context, step uint32, results [][]code
 		return err
 	}
 	failure, err := r.moveThere(ctx, lr > 0 && !empty(results) && e.moves.next(), func(a *apart) error {
-		return a.kernels.Apply(results, addresses(place{r.store, a}.weights()), params)
+		return a.kernels.Apply(results, addresses(a.weights()), params)
 	}, here)
 	if failure != nil {
 		e.leaveDevices(failure)

@@ -134,7 +134,7 @@ func (e *localExchange) move(ctx context.Context, step uint32, results [][]codec
 		return here(e.replica.weights())
 	}
 	failure, err := e.replica.moveThere(ctx, !empty(results) && e.moves.next(), func(a *apart) error {
-		return a.kernels.ApplyLevels(results, addresses(place{e.replica.store, a}.weights()), e.residual.applyParams(lr))
+		return a.kernels.ApplyLevels(results, addresses(a.weights()), e.residual.applyParams(lr))
 	}, here)
 	if failure != nil {
 		err = e.leaveDevices(failure)

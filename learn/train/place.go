@@ -35,10 +35,7 @@ func (p place) weights() (tensors []*torch.Tensor) {
 		}
 		return tensors
 	}
-	for _, of := range p.on.twin.Parameters() {
-		tensors = append(tensors, of.Tensor)
-	}
-	return tensors
+	return p.on.weights()
 }
 
 // norm returns the L2 norm of gradients at the place, on the thread of its engine.
