@@ -35,8 +35,15 @@ func TestKeepConversions(t *testing.T) {
 		}
 		stale := compute()
 		conversions.Changed()
-		current := compute()
+		current, down := compute(), s.Copy(in[3])
+		moments := [2]*torch.Tensor{s.Zeros(torch.F32, 8, 12), s.Zeros(torch.F32, 8, 12)}
+		torch.AdamW{Beta1: 0.9, Beta2: 0.9, Epsilon: 1e-8}.Step(in[3], s.Full(torch.F32, 1, 8, 12), moments[0], moments[1], 0.5, 1)
+		stepped := compute()
 		conversions.Drop()
+		if want := compute(); !slices.Equal(stepped, want) || slices.Equal(stepped, current) {
+			t.Errorf("the result after a step of AdamW is %v, want %v", stepped, want)
+		}
+		in[3].CopyFrom(down)
 		if want := compute(); !slices.Equal(current, want) {
 			t.Errorf("the result after Changed is %v, want %v", current, want)
 		}

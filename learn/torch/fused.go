@@ -103,6 +103,7 @@ type AdamW struct {
 // Step applies one step (Loshchilov and Hutter, arXiv 1711.05101) to parameter, with its
 // gradient and the running means m and v, which start at zero. step counts from 1.
 func (a AdamW) Step(parameter, grad, m, v *Tensor, rate float64, step int64) {
+	defer Conversions{[]*Tensor{parameter}}.Changed() // on a CPU, libtorch does not see the change
 	check("AdamW.Step", C.pt_adamw_step(parameter.raw(), grad.raw(), m.raw(), v.raw(), C.double(rate),
 		C.double(a.Beta1), C.double(a.Beta2), C.double(a.Epsilon), C.double(a.WeightDecay), C.int64_t(step)))
 }
