@@ -22,8 +22,9 @@ type history struct {
 	shapes audit.Shapes
 	values momenta // of the optimizer
 
-	steps []committed // the newest result, preceded by the result from which it continues
-	stale bool        // the values from before belong to a step that was rolled back: the newest can no longer be opened
+	steps  []committed // the newest result, preceded by the result from which it continues
+	closed bool        // the memory of the values was freed
+	stale  bool        // the values from before belong to a step that was rolled back: the newest can no longer be opened
 }
 
 // committed is a result with a commitment.
@@ -116,13 +117,24 @@ func (h *history) newest() uint32 {
 // forget is called with the lock when the momentum is reset.
 func (h *history) forget() { h.steps, h.stale = nil, false }
 
-// show opens chunks of the newest step. A nil history (no audits) has none.
+// close refuses openings from now on. It waits for an opening in progress. A nil history needs no close.
+func (h *history) close() {
+	defer h.lock()()
+	if h != nil {
+		h.closed = true
+	}
+}
+
+// show opens chunks of the newest step. After close it returns ErrClosed. A nil history (no audits) has none.
 func (h *history) show(step uint32, trainer [32]byte, chunks []uint32) (o audit.Opening, err error) {
 	if h == nil {
 		return o, fmt.Errorf("open step %d: %w: Options.Audited is not set", step, errUnsupported)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.closed {
+		return o, fmt.Errorf("open step %d: %w", step, ErrClosed)
+	}
 	n := len(h.steps)
 	if n == 0 || h.steps[n-1].step != step || h.stale {
 		return o, fmt.Errorf("open step %d: %w: not the newest trained step", step, errStep)

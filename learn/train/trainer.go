@@ -173,6 +173,13 @@ func (t *Trainer) finalize(step uint32, ownCounted bool) error {
 	return t.exchange.finalize(step, ownCounted)
 }
 
+// Close refuses openings, waits for the running call and frees the model. Waiting and later calls return
+// ErrClosed; a second Close does nothing.
+func (t *Trainer) Close() error {
+	t.history.close()
+	return t.replica.Close()
+}
+
 // Load replaces the model by another snapshot of it and resets the optimizer. For a snapshot of
 // another model it returns an error that wraps errModel, and nothing has changed.
 func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
