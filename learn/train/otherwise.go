@@ -43,13 +43,13 @@ func (o *otherwise) prepare(ctx context.Context, r *replica, compute torch.DType
 		if o.on = r.parallel.home(); o.on != nil {
 			engine, of = o.on.twin.Engine(), o.on.twin
 		}
-		o.err = checkType(ctx, r.log, engine, compute)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if o.requested = true; o.err == nil {
+		if o.err = checkType(ctx, r.log, engine, compute); o.err == nil {
 			o.twin, o.err = model.TwinIn(ctx, engine, of, compute)
 		}
+		if o.err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		o.requested = true
 	}
 	if o.err != nil {
 		return fmt.Errorf("%w: to compute in %s: %w", errUnsupported, compute, o.err)

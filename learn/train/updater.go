@@ -53,7 +53,10 @@ func newUpdater(ctx context.Context, at place, c config.AdamW, m *muon) (*update
 		}
 		return nil
 	})
-	return u, err
+	if err != nil {
+		return nil, err
+	}
+	return u, nil
 }
 
 // byMuon reports whether Muon moves a parameter.
