@@ -38,7 +38,10 @@ func (e *localExchange) encode(ctx context.Context, header codec.Header, batch d
 	payload, loss, err = e.steps(ctx, at, header, batch, begun)
 	err = errors.Join(err, back())
 	if there, ok := e.residual.unsent.(*resident); ok && there.failed != nil {
-		err = errors.Join(err, e.replica.parallel.bring(context.WithoutCancel(ctx)), e.leaveDevices(there.failed))
+		if lost := e.replica.parallel.bring(context.WithoutCancel(ctx)); lost != nil {
+			return nil, 0, errors.Join(err, lost)
+		}
+		err = errors.Join(err, e.leaveDevices(there.failed))
 	}
 	return payload, loss, err
 }
