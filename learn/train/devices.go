@@ -59,17 +59,18 @@ func newApart(ctx context.Context, from *store, device torch.Device, threads int
 		return nil, engine, err
 	}
 	a := &apart{single: single{there}, from: from, seen: from.changes}
-	if device != torch.CPU {
+	err = engine.Do(ctx, false, func(*torch.Scope) error {
+		a.conversions = torch.KeepConversions(a.weights()...)
+		return nil
+	})
+	if err == nil && device != torch.CPU { // last, because only close closes the GPU
 		open := o.gpus
 		if open == nil {
 			open = cuda.Open
 		}
 		a.gpu, a.noGPU = openGPU(device, open, o.Logger)
 	}
-	return a, engine, engine.Do(ctx, false, func(*torch.Scope) error {
-		a.conversions = torch.KeepConversions(a.weights()...)
-		return nil
-	})
+	return a, engine, err
 }
 
 // addTo reads the gradients back.
@@ -124,7 +125,10 @@ func (a *apart) allocate(ctx context.Context) (tensors []*torch.Tensor, err erro
 		}
 		return nil
 	})
-	return tensors, err
+	if err != nil {
+		return nil, errors.Join(err, a.free(tensors))
+	}
+	return tensors, nil
 }
 
 // close frees what the engine does not free.
