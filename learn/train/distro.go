@@ -136,13 +136,9 @@ func (e *distroExchange) move(ctx context.Context, step uint32, results [][]code
 func (e *distroExchange) leaveDevices(because error) {
 	r, o := e.replica, e.optimizer
 	defer o.history.lock()()
-	here, err := o.momentum.(*resident).here()
-	if err != nil {
-		here = newBuffers(o.kernel, o.layouts)
-		if o.history != nil {
-			here.before = zeros(o.layouts)
-			o.history.forget()
-		}
+	here, err := o.momentum.(*resident).leave()
+	if err != nil && o.history != nil {
+		o.history.forget()
 	}
 	o.momentum = here
 	if o.history != nil {

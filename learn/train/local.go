@@ -151,37 +151,30 @@ func (e *localExchange) leaveDevices(because error) error {
 	r, inner := e.residual, e.rounds.inner
 	defer r.history.lock()()
 	means, err := inner.all()
-	here, failed := r.unsent.(*resident).here()
-	if failed != nil {
-		here = newBuffers(r.kernel, r.layouts)
-		if r.history != nil {
-			here.before = zeros(r.layouts)
-			r.history.forget()
-		}
+	here, failed := r.unsent.(*resident).leave()
+	if failed != nil && r.history != nil {
+		r.history.forget()
 	}
 	r.unsent = here
 	if r.history != nil {
 		r.history.values = here
 	}
 	if r.outer != nil {
-		outer, lost := r.outer.(*resident).here()
-		if lost != nil {
-			outer = newBuffers(r.kernel, r.layouts)
-		}
+		outer, lost := r.outer.(*resident).leave()
 		r.outer, failed = outer, errors.Join(failed, lost)
 	}
 	e.replica.log.Warn("the optimizer's kernels failed on the device: the optimizer continues on the CPU, and weights will be copied to the device for every step",
 		"because", errors.Join(because, err, failed, e.replica.parallel.leave()))
-	updates := inner.updates
+	left := *inner
 	moved, failed := newUpdater(context.Background(), place{store: e.replica.store}, inner.config, inner.muon)
 	if failed != nil {
 		return failed
 	}
 	if *inner = *moved; err == nil {
-		inner.updates = updates
-		return inner.setAll(means)
+		inner.updates = left.updates
+		failed = inner.setAll(means)
 	}
-	return nil
+	return errors.Join(failed, left.free())
 }
 
 func (e *localExchange) finalize(step uint32, counted bool) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
@@ -145,6 +146,18 @@ func (r *resident) here() (*buffers, error) {
 		b.before, err = r.readOf(r.before)
 	}
 	return b, err
+}
+
+// leave returns the momentum in the memory of the CPU, and frees it on the device. If the device does not
+// return it, the result is zeros, with an error.
+func (r *resident) leave() (*buffers, error) {
+	here, err := r.here()
+	if err != nil {
+		if here = newBuffers(r.kernel, r.layouts); r.before != nil {
+			here.before = zeros(r.layouts)
+		}
+	}
+	return here, errors.Join(err, r.on.free(slices.Concat(r.now, r.before)))
 }
 
 // each calls f for each tensor on the device's engine. The scope ends after the tensor.

@@ -134,3 +134,22 @@ func TestLostWeightsAreNotLeft(t *testing.T) {
 		t.Error("weights differ after a load")
 	}
 }
+
+// TestLeftDevicesKeepNoState checks that the state of an optimizer that left a device is freed there.
+func TestLeftDevicesKeepNoState(t *testing.T) {
+	wrong, _ := withKernels(t, func(m *tested) { m.wrong = "Leaves" })
+	distro := newTestTrainer(t, auditedRun, onDevices(1), wrong)
+	momentum := distro.distro().optimizer.momentum.(*resident)
+	local := newLocalTrainer(t, onDevices(1), wrong, func(o *Options) { o.Optimizer.LocalSteps.OuterMomentum = 0.5 })
+	of := local.local()
+	unsent, outer, means := of.residual.unsent.(*resident), of.residual.outer.(*resident), of.rounds.inner.moments
+	results(t, 1, distro, local)
+	if distro.parallel.home() != nil || local.parallel.home() != nil {
+		t.Fatal("an optimizer is on its device")
+	}
+	for _, tensor := range slices.Concat(momentum.now, momentum.before, unsent.now, outer.now, means[0].tensors, means[1].tensors) {
+		if tensor.String() != "no tensor" {
+			t.Fatalf("the device keeps %s", tensor)
+		}
+	}
+}

@@ -138,6 +138,12 @@ func (u *updater) each(f func(s *torch.Scope, mean *torch.Tensor)) error {
 	})
 }
 
+// free frees the running means on a device. The updater must not be used afterwards.
+func (u *updater) free() error {
+	means := slices.Concat(u.moments[0].tensors, u.moments[1].tensors)
+	return u.place.on.free(slices.DeleteFunc(means, func(mean *torch.Tensor) bool { return mean == nil }))
+}
+
 // all returns the running means in the memory of the CPU: their own memory, or copies.
 func (u *updater) all() (means [][]float32, err error) {
 	err = u.each(func(_ *torch.Scope, mean *torch.Tensor) { means = append(means, copied([]*torch.Tensor{mean})[0]) })
