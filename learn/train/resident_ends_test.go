@@ -17,8 +17,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// TestFirstRecomputationIsCancelled cancels the first recomputation of a trainer, which makes what it
-// needs, after each number of checks. The second recomputation must succeed.
+// TestFirstRecomputationIsCancelled cancels the first recomputation of a trainer after each number of
+// checks. The first recomputation makes a model or running means. The second recomputation must succeed.
 func TestFirstRecomputationIsCancelled(t *testing.T) {
 	kernels, _ := withKernels(t, nil)
 	for name, test := range map[string]struct {
