@@ -46,8 +46,15 @@ func (s Samples) Encode() ([]byte, error) {
 }
 
 // Read reads a file with samples. It replaces the control characters of their texts, and shortens long texts. It
-// returns ErrInvalid if the file contains anything else.
+// returns ErrInvalid if the file contains anything else, or is not a regular file.
 func Read(path string) (s Samples, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return s, err
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would block
+		return s, fmt.Errorf("%w: %s", ErrInvalid, path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return s, err
