@@ -26,11 +26,13 @@ const (
 	burst      = 6
 
 	lookTime  = 500 * time.Millisecond // for the model's description
+	lookWait  = 50 * time.Millisecond  // of a reader for this description
 	lookEvery = 2 * time.Second
 	waitTime  = 30 * time.Second // for a turn
 	runTime   = 60 * time.Second // for an answer
 	writeTime = 10 * time.Second // for a reader to receive an answer
 	maxReply  = 1 << 20          // bytes of an answer of serve-model
+	maxHeader = 16 << 10
 )
 
 // Sampling options of all answers.
@@ -52,9 +54,10 @@ type Model struct {
 	turns *admission.Turns
 	busy  atomic.Bool // an answer is running, so the model answers
 
-	mu     sync.Mutex
-	looked time.Time
-	seen   described
+	mu      sync.Mutex
+	looked  time.Time
+	looking chan struct{} // closed at the end of the running request for the description; nil: none is running
+	seen    described
 }
 
 // described is the model's description. Its zero value means that the model does not answer.
@@ -73,7 +76,7 @@ func New(address, key string) (*Model, error) {
 	return &Model{
 		base: "http://" + net.JoinHostPort(host, port), key: key,
 		client: &http.Client{
-			Transport:     &http.Transport{MaxIdleConns: 2, IdleConnTimeout: time.Minute}, // without a proxy
+			Transport:     &http.Transport{MaxIdleConns: 2, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxHeader}, // without a proxy
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		rates: admission.NewKeyLimits[netip.Prefix](perSecond, burst), slots: admission.NewLastingLimiter(maxWaiting), turns: admission.NewTurns(1),
@@ -99,38 +102,64 @@ func (m *Model) Offer(ctx context.Context, runID string) *Offer {
 	return &Offer{Ready: answers, Turns: seen.Chats, Context: seen.Context}
 }
 
-// look returns the description of the model, the last one if it does not answer now.
+// look returns the description of the model, the last one if it does not answer now. It waits at most lookWait, so that
+// a model's server that accepts connections but does not answer does not delay the page.
 func (m *Model) look(ctx context.Context) (seen described, answers bool) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if time.Since(m.looked) < lookEvery || m.busy.Load() {
-		return m.seen, m.seen.Context > 0
+	if m.looking == nil && time.Since(m.looked) >= lookEvery && !m.busy.Load() {
+		m.looking = make(chan struct{})
+		go m.describe(context.WithoutCancel(ctx), m.looking) // other readers use the result too
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime) // other readers use the result too
+	looking := m.looking
+	m.mu.Unlock()
+	if looking != nil {
+		select {
+		case <-looking:
+		case <-time.After(lookWait):
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen, m.seen.Context > 0
+}
+
+// describe requests the description of the model, records it, and closes done.
+func (m *Model) describe(ctx context.Context, done chan struct{}) {
+	defer close(done)
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	var list struct {
 		Data []described `json:"data"`
 	}
 	err := m.call(ctx, http.MethodGet, "/v1/models", nil, &list)
-	if m.looked = time.Now(); err != nil || len(list.Data) != 1 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.looking, m.looked = nil, time.Now()
+	if err != nil || len(list.Data) != 1 {
 		m.seen.Context = 0
 	} else {
 		m.seen = list.Data[0]
 	}
-	return m.seen, m.seen.Context > 0
 }
 
-// call sends a request to serve-model and decodes the answer. It returns a *problem for an answer with an error.
+// call sends a request to serve-model and decodes the answer. A nil body sends no body. It returns a *problem for an
+// answer with an error.
 func (m *Model) call(ctx context.Context, method, path string, body, answer any) error {
-	content, err := json.Marshal(body)
+	var content io.Reader
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, m.base+path, content)
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, m.base+path, bytes.NewReader(content))
-	if err != nil {
-		return err
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
-	request.Header.Set("Content-Type", "application/json")
 	if m.key != "" {
 		request.Header.Set("Authorization", "Bearer "+m.key)
 	}

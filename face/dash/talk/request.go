@@ -77,7 +77,7 @@ func readQuestion(w http.ResponseWriter, r *http.Request, turns bool) (q Questio
 	_ = control.SetReadDeadline(time.Now().Add(readTime))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return q, refused(http.StatusRequestEntityTooLarge, "the request has more than %d bytes", maxBody)
+		return q, refused(http.StatusRequestEntityTooLarge, "the conversation has more than %d bytes; begin a new one", maxBody)
 	}
 	if err != nil {
 		w.Header().Set("Connection", "close")

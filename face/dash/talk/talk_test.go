@@ -78,6 +78,7 @@ func newPage(t *testing.T, f *fake) (*httptest.Server, *Model) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	await(t, func() bool { return m.Offer(t.Context(), "run").Ready })
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.ServeAnswer(w, r, "run") }))
 	t.Cleanup(page.Close)
 	t.Cleanup(m.client.CloseIdleConnections)
@@ -263,6 +264,40 @@ func TestSlowBody(t *testing.T) {
 	must(t, http.StatusOK, page.URL, question)
 }
 
+// TestSilentModel checks that a model's server that accepts connections but does not answer does not block readers, who
+// get its last description.
+func TestSilentModel(t *testing.T) {
+	silent := make(chan struct{})
+	var asked atomic.Int32
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err != nil || len(body) > 0 {
+			t.Errorf("%s has the body %q, %v", r.URL.Path, body, err)
+		}
+		if asked.Add(1) > 1 {
+			<-silent
+		}
+		_, _ = io.WriteString(w, `{"data":[{"id":"run","max_model_len":256}]}`)
+	}))
+	defer upstream.Close()
+	defer close(silent)
+	m, err := New(upstream.Listener.Addr().String(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := func() bool { offer := m.Offer(t.Context(), "run"); return offer != nil && offer.Ready }
+	await(t, ready)
+	m.mu.Lock()
+	m.looked = time.Time{}
+	m.mu.Unlock()
+	for range 3 {
+		m.Offer(t.Context(), "run")
+	}
+	if asked.Load() > 2 {
+		t.Errorf("%d requests at once for the description", asked.Load()-1)
+	}
+	await(t, func() bool { return !ready() })
+}
+
 // TestDeadModel checks what readers see while the model's process is dead, and after its next start.
 func TestDeadModel(t *testing.T) {
 	f := &fake{}
@@ -272,20 +307,21 @@ func TestDeadModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	later := func() { m.looked = time.Time{} }
-	if offer := m.Offer(t.Context(), "run"); offer == nil || !offer.Ready {
-		t.Fatalf("offer %+v", offer)
+	later := func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.looked = time.Time{}
 	}
+	ready := func() bool { offer := m.Offer(t.Context(), "run"); return offer != nil && offer.Ready }
+	await(t, ready)
 	upstream.CloseClientConnections()
 	upstream.Close()
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.ServeAnswer(w, r, "run") }))
 	defer page.Close()
 	must(t, http.StatusBadGateway, page.URL, question) // the description is not outdated yet
 	later()
+	await(t, func() bool { return !ready() })
 	must(t, http.StatusBadGateway, page.URL, question)
-	if offer := m.Offer(t.Context(), "run"); offer == nil || offer.Ready {
-		t.Errorf("offer %+v while the model is dead", offer)
-	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Skipf("the port is in use again: %v", err)
@@ -294,22 +330,30 @@ func TestDeadModel(t *testing.T) {
 	go func() { _ = again.Serve(listener) }()
 	defer func() { _ = again.Close() }()
 	later()
+	await(t, ready)
 	must(t, http.StatusOK, page.URL, question)
 }
 
 // TestHostileServer checks answers of a program that is not serve-model.
 func TestHostileServer(t *testing.T) {
-	for _, answer := range []string{"", "{}", `{"choices":[]}`, `{"choices":[{},{}]}`, strings.Repeat("a", 2*maxReply), `{"data":[{"id":"run","max_model_len":-5}]}`} {
+	for answer, padding := range map[string]string{
+		"": "", "{}": "", `{"choices":[]}`: "", `{"choices":[{},{}]}`: "", strings.Repeat("a", 2*maxReply): "", `{"data":[{"id":"run","max_model_len":-5}]}`: "",
+		`{"choices":[{}]}`: strings.Repeat("a", 2*maxHeader),
+	} {
 		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/v1/models" && !strings.Contains(answer, "data") {
 				_, _ = io.WriteString(w, `{"data":[{"id":"run","max_model_len":256}]}`)
 				return
 			}
+			w.Header().Set("Padding", padding)
 			_, _ = io.WriteString(w, answer)
 		}))
 		m, err := New(upstream.Listener.Addr().String(), "")
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !strings.Contains(answer, "data") {
+			await(t, func() bool { return m.Offer(t.Context(), "run").Ready })
 		}
 		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.ServeAnswer(w, r, "run") }))
 		must(t, http.StatusBadGateway, page.URL, question)
@@ -328,6 +372,9 @@ func TestAddress(t *testing.T) {
 
 // TestPlain checks the texts that pages show.
 func TestPlain(t *testing.T) {
+	if got := Plain("a\r\nb\rc\r", 20); got != "a\nb\ufffdc\ufffd" {
+		t.Errorf("ends of lines: %q", got)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		text, n := string(rapid.SliceOf(rapid.Byte()).Draw(t, "text"))+rapid.String().Draw(t, "more"), rapid.IntRange(0, 40).Draw(t, "n")
 		got := Plain(text, n)

@@ -13,8 +13,9 @@ func isControl(r rune) bool {
 }
 
 // Plain returns a text that is safe to show: valid UTF-8 of at most n bytes, with U+FFFD instead of each control character.
+// Lines end with "\n": models that learned from texts of Windows write "\r\n".
 func Plain(text string, n int) string {
-	text = strings.ToValidUTF8(text, string(utf8.RuneError))
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, string(utf8.RuneError)), "\r\n", "\n")
 	text = strings.Map(func(r rune) rune {
 		if isControl(r) {
 			return utf8.RuneError
