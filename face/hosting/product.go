@@ -89,7 +89,7 @@ func (h *host) chatProcess(link invite.Link) *child.Process {
 	return &child.Process{
 		Name: "the model's server", Program: h.Client, Log: h.path("client", "chat.log"), OwnGroup: true,
 		Args: []string{
-			"serve-model", link.String(), "--name", h.Name, "--http-addr", h.address(recipe.Loopback, chatPort),
+			"serve-model", link.String(), "--name=" + h.Name, "--http-addr", h.address(recipe.Loopback, chatPort),
 			"--max-running", "1", "--max-waiting", "2", "--max-time", "55s",
 		},
 		Env: append(h.clientEnv(), chatKey+"="+h.key),
@@ -184,6 +184,7 @@ func (h *host) heldOutText(ctx context.Context) (string, error) {
 func firstWords(text string) string {
 	text = strings.TrimLeftFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })
 	line, _, whole := strings.Cut(text, "\n")
+	line = strings.TrimSuffix(line, "\r")
 	line = talk.Plain(line, promptBytes+1)
 	if len(line) > promptBytes || !whole {
 		line = line[:max(0, strings.LastIndexFunc(line, unicode.IsSpace))]

@@ -69,7 +69,7 @@ func TestPromptWithoutHeldOutText(t *testing.T) {
 
 func TestFirstWords(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "\n\n  # The title\nmore": "The title", "one": "", "one two": "one", "ends.\n": "ends.", "a\x1bb c\n": "", "\xff\xfe\n": "",
+		"": "", "\n\n  # The title\nmore": "The title", "one": "", "one two": "one", "ends.\n": "ends.", "of Windows\r\n": "of Windows", "a\x1bb c\n": "", "\xff\xfe\n": "",
 		strings.Repeat("word ", 20): strings.TrimSpace(strings.Repeat("word ", 12)), strings.Repeat("é", 70): "",
 	} {
 		if got := firstWords(text); got != want {
