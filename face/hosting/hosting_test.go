@@ -384,8 +384,31 @@ func TestPorts(t *testing.T) {
 	}
 	defer conn.Close() //nolint:errcheck // of a test
 	port := conn.LocalAddr().(*net.UDPAddr).Port
-	if err := checkPorts(uint16(port - clientPort)); !errors.Is(err, ErrPort) {
+	if err := checkPorts(uint16(port-clientPort), allPorts); !errors.Is(err, ErrPort) {
 		t.Errorf("%v, want %v", err, ErrPort)
+	}
+}
+
+// TestChatPort checks that a run continues without a chat if another program uses only the port of the chat.
+func TestChatPort(t *testing.T) {
+	for _, test := range []struct {
+		port uint16 // in use
+		chat bool
+		want error
+	}{{chatPort, true, nil}, {chatPort, false, nil}, {dataPort, true, ErrPort}} {
+		listener, err := net.Listen("tcp", net.JoinHostPort(recipe.Loopback, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := uint16(listener.Addr().(*net.TCPAddr).Port) - test.port
+		if test.want == nil && checkPorts(first, chatPort) != nil {
+			t.Skip("another program uses a port next to the test's port")
+		}
+		h := host{Options: Options{Chat: test.chat, Caller: Caller{Out: io.Discard}}, record: record{FirstPort: first}}
+		if err := h.awaitPorts(t.Context()); !errors.Is(err, test.want) || err == nil && h.Chat {
+			t.Errorf("port %d in use, chat %v: %v, want %v; the chat is %v", test.port, test.chat, err, test.want, h.Chat)
+		}
+		_ = listener.Close()
 	}
 }
 

@@ -365,7 +365,7 @@ func (h *host) files(facts recipe.Facts, changed bool) (err error) {
 	if h.Host = h.PublicAddr; h.Host == "" {
 		h.Host = h.OwnAddress()
 	}
-	if h.FirstPort == 0 || changed || h.Port == 0 && checkPorts(h.FirstPort) != nil {
+	if h.FirstPort == 0 || changed || h.Port == 0 && checkPorts(h.FirstPort, allPorts) != nil {
 		if h.FirstPort, err = choosePort(h.Port); err != nil {
 			return err
 		}

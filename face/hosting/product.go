@@ -47,7 +47,7 @@ func (h *host) product(ctx context.Context, link invite.Link, step uint32) {
 	if !h.Chat || ctx.Err() != nil {
 		return
 	}
-	h.printf("The page has a chat with the model as soon as the model is loaded; --chat=off prevents this.\n")
+	h.printf("The page http://%s has a chat with the model as soon as the model is loaded; --chat=off prevents this.\n", h.address(recipe.Loopback, pagePort))
 	for {
 		started := time.Now()
 		err := h.chat(ctx, link)
@@ -55,7 +55,7 @@ func (h *host) product(ctx context.Context, link invite.Link, step uint32) {
 			return
 		}
 		if time.Since(started) < stableRuntime {
-			h.printf("The page has no chat: %v\n", err)
+			h.printf("The page has no chat: %v; to try again, stop this command, and run it again\n", err)
 			return
 		}
 		h.printf("%v; it starts again after %v\n", err, restartPause)
@@ -77,11 +77,7 @@ func (h *host) chat(ctx context.Context, link invite.Link) error {
 		server.Stop(chatGrace)
 		return nil
 	}
-	err, _ := server.Result()
-	if err == nil {
-		err = errors.New("exit code 0")
-	}
-	return fmt.Errorf("%s ended: %w: %s; its log is %s", server.Name, err, server.LogTail(1), server.Log)
+	return fmt.Errorf("%s ended: %w: %s; its log is %s", server.Name, cause(server), server.LogTail(1), server.Log)
 }
 
 // chatProcess describes the server of the finished model. It gets the model by the link, so its digest is verified.

@@ -26,7 +26,7 @@ import (
 )
 
 // The ports of a hosted run follow each other: of the run, the page, the data server, the host's own client, and
-// the model for the page's chat.
+// the model for the page's chat. The chat's port is the last, because a run does not need it.
 const (
 	pagePort   = 1
 	dataPort   = 2
@@ -44,16 +44,16 @@ func choosePort(requested uint16) (uint16, error) {
 		return requested, nil
 	}
 	for port := uint16(defaultPort); port <= lastPort; port += 10 {
-		if checkPorts(port) == nil {
+		if checkPorts(port, allPorts) == nil {
 			return port, nil
 		}
 	}
 	return 0, fmt.Errorf("%w: none of the ports %d to %d is followed by %d free ports; choose a port with --port", ErrPort, defaultPort, lastPort, allPorts-1)
 }
 
-// checkPorts reports the first port that is in use.
-func checkPorts(first uint16) error {
-	for port := int(first); port < int(first)+allPorts; port++ {
+// checkPorts reports the first of n ports that is in use.
+func checkPorts(first, n uint16) error {
+	for port := int(first); port < int(first)+int(n); port++ {
 		if !child.IsFree(port) || port == int(first)+clientPort && !isFreeUDP(port) {
 			return fmt.Errorf("%w: another program uses port %d; the run needs the ports %d to %d; stop that program, or set --port before the run begins", ErrPort, port, first, first+allPorts-1)
 		}
@@ -70,13 +70,26 @@ func isFreeUDP(port int) bool {
 // portPatience is the time in which the processes of a killed host end.
 const portPatience = 3 * time.Second
 
-// awaitPorts waits a short time until the ports are free.
+// awaitPorts waits a short time until the ports are free. The run continues without a chat if only the chat's port is in
+// use, because a run that has begun cannot change its ports.
 func (h *host) awaitPorts(ctx context.Context) error {
+	n := uint16(allPorts)
+	if !h.Chat {
+		n = chatPort
+	}
 	deadline := time.Now().Add(portPatience)
 	for {
-		err := checkPorts(h.FirstPort)
-		if err == nil || time.Now().After(deadline) {
-			return err
+		err := checkPorts(h.FirstPort, n)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			if checkPorts(h.FirstPort, chatPort) != nil {
+				return err
+			}
+			h.Chat = false
+			h.printf("The page will have no chat: another program uses port %d\n", h.FirstPort+chatPort)
+			return nil
 		}
 		if err := pause.For(ctx, 100*time.Millisecond); err != nil {
 			return err
@@ -136,7 +149,7 @@ func (h *host) serve(ctx context.Context) error {
 		<-finished //nolint:errcheck // the server's end is the reason
 	}
 	if err == nil && ctx.Err() == nil {
-		err = fmt.Errorf("the server ended: %s; its log is %s, and %s", running.LogTail(3), running.Log, h.sameCommand())
+		err = fmt.Errorf("the server ended: %w: %s; its log is %s, and %s", cause(running), running.LogTail(3), running.Log, h.sameCommand())
 	}
 	return err
 }
@@ -157,6 +170,14 @@ func (h *host) afterwards(ctx context.Context, link invite.Link, server *child.P
 	case <-ctx.Done():
 	case <-server.Ended():
 	}
+}
+
+// cause returns the reason why a process ended.
+func cause(p *child.Process) error {
+	if err, _ := p.Result(); err != nil {
+		return err
+	}
+	return errors.New("exit code 0")
 }
 
 // over reports whether a run is finished.
