@@ -153,3 +153,21 @@ func TestLeftDevicesKeepNoState(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedCopyIsMadeAgain checks that a device that could not allocate a copy of the weights can
+// allocate it later.
+func TestFailedCopyIsMadeAgain(t *testing.T) {
+	kernels, _ := withKernels(t, nil)
+	trainer := newLocalTrainer(t, onDevices(1), kernels)
+	last := &trainer.parameters[len(trainer.parameters)-1]
+	shape := last.shape
+	last.shape = []int64{-1}
+	_, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 4), nil)
+	if refused := (*torch.Error)(nil); !errors.As(err, &refused) {
+		t.Fatalf("error = %v, want a *torch.Error", err)
+	}
+	last.shape = shape
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 4), nil); err != nil {
+		t.Error(err)
+	}
+}
