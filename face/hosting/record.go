@@ -105,8 +105,12 @@ func (h *host) keep() error {
 // writeFile replaces a file completely, or not at all.
 func writeFile(path string, content []byte) error {
 	unfinished := path + ".new"
-	if err := os.WriteFile(unfinished, content, 0o644); err != nil {
-		return err
+	err := os.WriteFile(unfinished, content, 0o644)
+	if err == nil {
+		err = os.Rename(unfinished, path)
 	}
-	return os.Rename(unfinished, path)
+	if err != nil {
+		_ = os.Remove(unfinished) // the next call replaces what remains
+	}
+	return err
 }
