@@ -70,7 +70,7 @@ func build(directory, checks string, edit func(file, text string) string) (strin
 	commands := []string{compiler + " -std=gnu11" + flags + "-c -o kernels.o kernels.c" + checks}
 	objects := " kernels.o"
 	if plus := find(os.Getenv("CXX"), "g++", "c++", "clang++"); plus != "" {
-		commands = append(commands, plus+" -std=gnu++17"+flags+"-c -o layers.o layers.cc"+checks)
+		commands = append(commands, plus+" -std=gnu++17 -fno-exceptions"+flags+"-c -o layers.o layers.cc"+checks)
 		objects += " layers.o"
 	}
 	commands = append(commands, compiler+" -std=gnu11"+flags+"-shared -Wl,-Bsymbolic -o libemulated.so driver.c fibers.c races.c"+objects+" -lm -ldl")
