@@ -223,7 +223,7 @@ func (a *account) round(r *coordinator.Round, c coordinator.Config) {
 	}
 	a.move(r.Warming[:])
 	a.set(func() []int {
-		return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
+		return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, nil)
 	})
 	a.set(func() []int { return r.ElectedWitnesses(c) })
 	a.key(&r.Challenge)

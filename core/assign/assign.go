@@ -70,21 +70,24 @@ func Trainers(seed uint64, members, verificationPercent int) []int {
 
 // Owners returns the members that have a batch in the result of Batches, in ascending order. If every
 // trainer gets a batch, Owners is cheaper than Batches.
-func Owners(seed uint64, members, verificationPercent int, batchSize uint32) []int {
+func Owners(seed uint64, members, verificationPercent int, batchSize uint32, levels []uint8) []int {
 	trainers := Trainers(seed, members, verificationPercent)
-	if uint64(batchSize) >= uint64(len(trainers)) {
+	if areEqual(levels) && uint64(batchSize) >= uint64(len(trainers)) {
 		return trainers
 	}
-	owners := make([]int, 0, batchSize)
-	for _, index := range inOrder(uint32(len(trainers)), seed, saltBatch)[:batchSize] {
-		owners = append(owners, trainers[index])
+	var owners []int
+	for _, a := range Batches(seed, members, verificationPercent, 0, batchSize, levels) {
+		owners = append(owners, a.Member)
 	}
 	slices.Sort(owners)
 	return owners
 }
 
 // BatchCount returns the number of batches that Batches returns.
-func BatchCount(members, verificationPercent int, batchSize uint32) int {
+func BatchCount(seed uint64, members, verificationPercent int, batchSize uint32, levels []uint8) int {
+	if !areEqual(levels) {
+		return len(Owners(seed, members, verificationPercent, batchSize, levels))
+	}
 	if members <= 0 {
 		return 0
 	}
@@ -93,31 +96,31 @@ func BatchCount(members, verificationPercent int, batchSize uint32) int {
 }
 
 // Batches divides batchSize sequences, starting at dataIndex, into one batch for each trainer and
-// returns the batches in ascending order. With n trainers, every trainer gets ⌊batchSize/n⌋
-// sequences, and the first batchSize mod n trainers in the "batch" shuffle get one more. A trainer
-// without sequences is omitted. The batches have no gaps and do not overlap.
-func Batches(seed uint64, members, verificationPercent int, dataIndex uint64, batchSize uint32) []Assignment {
+// returns the batches in ascending order, which is the order of the "batch" shuffle. levels contains
+// the level of each member: 8 × log₂ of its speed, in any unit. The sizes of the batches are
+// proportional to the speeds, within limits (see shares). Without levels, or if all levels are equal,
+// each of n trainers gets ⌊batchSize/n⌋ sequences, and the first batchSize mod n trainers get one more.
+// A trainer without sequences is omitted. The batches have no gaps and do not overlap.
+func Batches(seed uint64, members, verificationPercent int, dataIndex uint64, batchSize uint32, levels []uint8) []Assignment {
 	trainers := Trainers(seed, members, verificationPercent)
 	if len(trainers) == 0 || batchSize == 0 {
 		return nil
 	}
-	n := uint32(len(trainers))
-	base, extra := batchSize/n, batchSize%n
-	assignments := make([]Assignment, 0, min(n, batchSize))
+	if levels == nil {
+		levels = make([]uint8, members)
+	}
+	order := make([]int, len(trainers))
+	for position, index := range inOrder(uint32(len(trainers)), seed, saltBatch) {
+		order[position] = trainers[index]
+	}
+	assignments := make([]Assignment, 0, min(uint64(len(order)), uint64(batchSize)))
 	start := dataIndex
-	for position, index := range inOrder(n, seed, saltBatch) {
-		size := uint64(base)
-		if uint32(position) < extra {
-			size++
+	for position, size := range shares(pick(levels, order), batchSize) {
+		if size > 0 {
+			end := start + uint64(size)
+			assignments = append(assignments, Assignment{Member: order[position], Batch: BatchID{Start: start, End: end}})
+			start = end
 		}
-		if size == 0 {
-			break
-		}
-		assignments = append(assignments, Assignment{
-			Member: trainers[index],
-			Batch:  BatchID{Start: start, End: start + size},
-		})
-		start += size
 	}
 	return assignments
 }

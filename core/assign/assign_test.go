@@ -135,13 +135,13 @@ func TestBatchesArePartition(t *testing.T) {
 		dataIndex := rapid.Uint64Range(0, 1<<60).Draw(t, "data index")
 		batchSize := rapid.Uint32Range(1, 5000).Draw(t, "batch size")
 		trainers := Trainers(seed, members, percent)
-		assignments := Batches(seed, members, percent, dataIndex, batchSize)
+		assignments := Batches(seed, members, percent, dataIndex, batchSize, nil)
 		owners := make([]int, len(assignments))
 		for i, a := range assignments {
 			owners[i] = a.Member
 		}
 		slices.Sort(owners)
-		if got := Owners(seed, members, percent, batchSize); !slices.Equal(got, owners) {
+		if got := Owners(seed, members, percent, batchSize, nil); !slices.Equal(got, owners) {
 			t.Fatalf("owners %v, of the batches %v", got, owners)
 		}
 		if want := min(len(trainers), int(batchSize)); len(assignments) != want {
@@ -169,10 +169,10 @@ func TestBatchesArePartition(t *testing.T) {
 }
 
 func TestBatchesOfNothing(t *testing.T) {
-	if got := Batches(1, 0, 0, 0, 8); got != nil {
+	if got := Batches(1, 0, 0, 0, 8, nil); got != nil {
 		t.Errorf("no members: %v", got)
 	}
-	if got := Batches(1, 3, 0, 0, 0); got != nil {
+	if got := Batches(1, 3, 0, 0, 0, nil); got != nil {
 		t.Errorf("no sequences: %v", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestBatchIDString(t *testing.T) {
 
 func BenchmarkBatches(b *testing.B) {
 	for b.Loop() {
-		Batches(7, 256, 0, 1000, 4096)
+		Batches(7, 256, 0, 1000, 4096, nil)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestCountsWithoutShuffle(t *testing.T) {
 		nodes := rapid.IntRange(0, 40).Draw(t, "witness nodes")
 		percent := rapid.IntRange(-1, 101).Draw(t, "percent")
 		size := uint32(rapid.IntRange(0, 100).Draw(t, "batch size"))
-		if got, want := BatchCount(members, percent, size), len(Batches(seed, members, percent, 5, size)); got != want {
+		if got, want := BatchCount(seed, members, percent, size, nil), len(Batches(seed, members, percent, 5, size, nil)); got != want {
 			t.Fatalf("%d batches, want %d", got, want)
 		}
 		elected := Witnesses(seed, members, nodes)

@@ -60,7 +60,7 @@ func TestBugBatchOrderFollowsLowBits(t *testing.T) {
 	var larger [members]int
 	repeats, last := 0, -1
 	for seed := range uint64(rounds) {
-		for _, a := range Batches(seed, members, 0, 0, members+1) {
+		for _, a := range Batches(seed, members, 0, 0, members+1, nil) {
 			if a.Batch.Len() != 2 {
 				continue
 			}

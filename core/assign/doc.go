@@ -8,7 +8,7 @@
 // computing the others.
 //
 //	witnesses := assign.Witnesses(round.Seed, len(round.Members), config.WitnessNodes)
-//	batches := assign.Batches(round.BatchSeed, len(round.Members), config.VerificationPercent, round.DataIndex, round.BatchSize)
+//	batches := assign.Batches(round.BatchSeed, len(round.Members), config.VerificationPercent, round.DataIndex, round.BatchSize, nil)
 //
 // A member is identified by its index in the round's list of members.
 package assign

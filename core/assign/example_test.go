@@ -10,7 +10,7 @@ import (
 // from index 1000 on. Every participant computes the same roles from the seeds of the round.
 func Example() {
 	const seed, batchSeed, members = 42, 7, 5
-	for _, a := range assign.Batches(batchSeed, members, 0, 1000, 64) {
+	for _, a := range assign.Batches(batchSeed, members, 0, 1000, 64, nil) {
 		fmt.Printf("member %d trains %v\n", a.Member, a.Batch)
 	}
 	witnesses := assign.Witnesses(seed, members, 2)

@@ -9,7 +9,7 @@ import (
 
 // Assignments returns the batches of the round in ascending order. Member is an index in r.Members.
 func (r *Round) Assignments(c Config) []assign.Assignment {
-	return assign.Batches(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize)
+	return assign.Batches(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize, nil)
 }
 
 // ElectedWitnesses returns the indices of the round's witnesses in r.Members.
@@ -27,7 +27,7 @@ func (r *Round) electedSet(c Config) (elected MemberSet) {
 
 // owners returns the indices in r.Members of the members with a batch, ascending.
 func (r *Round) owners(c Config) []int {
-	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
+	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, nil)
 }
 
 // MemberIndex returns the client's index in r.Members.
@@ -39,7 +39,7 @@ func (r *Round) MemberIndex(id ClientID) (int, bool) {
 // overfills reports whether the filters have more bits than the round's items can set. Such filters
 // would vote for any result.
 func (r *Round) overfills(participants, commitments *bloom.Filter, c Config) bool {
-	batches := assign.BatchCount(len(r.Members), int(c.VerificationPercent), r.BatchSize)
+	batches := assign.BatchCount(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, nil)
 	return participants.OnesCount() > bloom.Hashes*len(r.Members) || commitments.OnesCount() > bloom.Hashes*batches
 }
 

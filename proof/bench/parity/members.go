@@ -195,7 +195,7 @@ func (m *members) step(ctx context.Context, step uint32, id assign.BatchID) (s s
 // begin draws the batch of each member.
 func (m *members) begin(step uint32, id assign.BatchID) *round {
 	r := &round{step: step, batches: map[*member]assign.BatchID{}, from: map[*member]*momenta.State{}, references: map[*member]*audit.Reference{}}
-	for _, a := range assign.Batches(m.seed(step), len(m.members), m.command.Verification, id.Start, uint32(id.Len())) {
+	for _, a := range assign.Batches(m.seed(step), len(m.members), m.command.Verification, id.Start, uint32(id.Len()), nil) {
 		one := m.members[a.Member]
 		r.trainers = append(r.trainers, one)
 		r.batches[one] = a.Batch

@@ -1,0 +1,67 @@
+package assign
+
+import "slices"
+
+// levelsPerOctave is the number of levels by which a level increases if the speed doubles.
+const levelsPerOctave = 8
+
+// shareRange limits shares, in levels above and below the reference level: a trainer gets at most 16
+// times and at least 1/16 of the share of a trainer with the reference level.
+const shareRange = 4 * levelsPerOctave
+
+// mantissas contains round(256 × 2^(i/8)).
+var mantissas = [levelsPerOctave]uint64{256, 279, 304, 332, 362, 395, 431, 470}
+
+// shares divides batchSize sequences among trainers in proportion to their weights, and returns the
+// number of sequences of each. It rounds all numbers down and gives one of the remaining sequences
+// each to the trainers with the highest weights, in order. Only fast trainers therefore get more than
+// their exact share, and the additional sequence takes them the least time.
+func shares(levels []uint8, batchSize uint32) []uint32 {
+	weights, sum := weigh(levels)
+	sizes := make([]uint32, len(levels))
+	byWeight := make([]int, len(levels))
+	left := batchSize
+	for i, weight := range weights {
+		sizes[i] = uint32(uint64(batchSize) * weight / sum) // at most 2³² × 2¹⁶
+		left -= sizes[i]
+		byWeight[i] = i
+	}
+	slices.SortStableFunc(byWeight, func(a, b int) int { return int(weights[b]) - int(weights[a]) })
+	for _, i := range byWeight[:left] {
+		sizes[i]++
+	}
+	return sizes
+}
+
+// weigh returns the weights of trainers, from 2⁸ to 2¹⁶, and their sum. The reference level is the
+// lowest level above the lowest third, so the lowest third of the trainers cannot change it to a level
+// below all other trainers. A level directly above the reference level counts as the reference level:
+// equal machines often measure levels that differ by 1.
+func weigh(levels []uint8) (weights []uint64, sum uint64) {
+	reference := int(slices.Sorted(slices.Values(levels))[len(levels)/3])
+	weights = make([]uint64, len(levels))
+	for i, level := range levels {
+		above := max(-shareRange, min(int(level)-reference, shareRange))
+		if above == 1 {
+			above = 0
+		}
+		above += shareRange
+		weights[i] = mantissas[above%levelsPerOctave] << (above / levelsPerOctave)
+		sum += weights[i]
+	}
+	return weights, sum
+}
+
+// areEqual reports whether all members have the same level, and therefore equal shares.
+func areEqual(levels []uint8) bool {
+	return !slices.ContainsFunc(levels, func(level uint8) bool { return level != levels[0] })
+}
+
+// pick returns the levels of the members with these indices.
+func pick(levels []uint8, members []int) []uint8 {
+	picked := make([]uint8, len(members))
+	for i, member := range members {
+		picked[i] = levels[member]
+	}
+	return picked
+}
