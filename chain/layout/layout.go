@@ -10,7 +10,7 @@ import (
 
 const (
 	// Size is the size of a state in bytes.
-	Size = 338_488
+	Size = 339_640
 
 	// Version is the version of the state's Go encoding, whose fields the account contains.
 	Version = coordinator.EncodingVersion

@@ -1,9 +1,6 @@
 package layout
 
-import (
-	"github.com/psyche-go/psyche/core/assign"
-	"github.com/psyche-go/psyche/core/coordinator"
-)
+import "github.com/psyche-go/psyche/core/coordinator"
 
 // Sizes of list elements.
 const (
@@ -11,7 +8,7 @@ const (
 	keySize           = 32
 	witnessSize       = 712
 	trialSize         = 88
-	roundSize         = 31_152
+	roundSize         = 31_440
 	recordedSize      = 40
 	uploadSize        = 272
 	lapseSize         = 8
@@ -101,7 +98,8 @@ func (a *account) config(c *coordinator.Config) {
 		a.uint16(v)
 	}
 	a.uint8(&c.VerificationPercent)
-	a.skip(3)
+	a.bool(&c.SharesBySpeed, "shares by speed")
+	a.skip(2)
 }
 
 func (a *account) upload(u *coordinator.Upload) {
@@ -170,8 +168,8 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.uint8((*uint8)(&c.Lateness))
 		a.marks(c, marked)
 		a.uint32(&c.ProbationUntil)
-		a.bool(&c.Waited, field)
-		a.uint8(&c.Returns)
+		a.uint8(&c.Offer)
+		a.uint8(&c.Level)
 		a.uint8(&c.Juror)
 		a.uint8(&c.Voted)
 		a.uint32(&c.HoldsEarlier)
@@ -180,16 +178,30 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 	})
 }
 
-// marks visits a client's complaints and, before and after them, its derived marks. It writes the
+// marks visits fields of a client that are smaller than a byte, and the next fields. It writes the derived
 // marks and never reads them. They are zero for non-members.
 func (a *account) marks(c *coordinator.Client, marked func(coordinator.ClientID) marks) {
 	var m marks
-	if !a.reads && marked != nil {
-		m = marked(c.ID)
+	if !a.reads {
+		if marked != nil {
+			m = marked(c.ID)
+		}
+		m.bits |= bit(c.Waited)<<2 | bit(c.Offered)<<3 | c.Returns<<4 | c.Excuses<<6
 	}
 	a.uint8(&m.bits)
+	if a.reads {
+		c.Waited, c.Offered = m.bits>>2&1 == 1, m.bits>>3&1 == 1
+		c.Returns, c.Excuses = m.bits>>4&3, m.bits>>6
+	}
 	a.uint8(&c.Complaints)
 	a.uint16(&c.HeldOut)
+}
+
+func bit(flag bool) uint8 {
+	if flag {
+		return 1
+	}
+	return 0
 }
 
 func (a *account) trial(t *coordinator.Trial) {
@@ -222,11 +234,11 @@ func (a *account) round(r *coordinator.Round, c coordinator.Config) {
 		members, witnesses = 0, 0
 	}
 	a.move(r.Warming[:])
-	a.set(func() []int {
-		return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, nil)
-	})
+	a.set(func() []int { return r.Owners(c) })
 	a.set(func() []int { return r.ElectedWitnesses(c) })
+	a.move(r.Levels[:])
 	a.key(&r.Challenge)
+	a.move(r.Excused[:])
 	list(a, &r.Members, int(members), coordinator.MaxClients, keySize, a.id)
 	list(a, &r.Witnesses, int(witnesses), coordinator.MaxWitnesses, witnessSize, func(w *coordinator.Witness) {
 		a.uint16(&w.Member)

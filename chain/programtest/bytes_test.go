@@ -1,6 +1,7 @@
 package programtest
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,7 +32,7 @@ func actionBytes() map[string][]byte {
 		"authorize": coordinator.Authorize{Grantee: clientID(0), Allowed: true}, "delegates": coordinator.SetDelegates{Delegates: ids(4)},
 		"admit": coordinator.Admit{Grant: clientID(5), Client: clientID(0), Allowed: true}, "no longer admit": coordinator.Admit{Grant: clientID(5), Client: clientID(0)},
 		"eject": coordinator.Eject{Client: clientID(0)}, "close": coordinator.Close{},
-		"accuse": coordinator.Accuse{Step: 1, Fault: 1}, "vote": coordinator.Vote{Step: 1, Guilty: true},
+		"offer": coordinator.Offer{Step: 1, Level: 80}, "accuse": coordinator.Accuse{Step: 1, Fault: 1}, "vote": coordinator.Vote{Step: 1, Guilty: true},
 	} {
 		m[name] = encode(a)
 	}
@@ -55,6 +56,7 @@ func actionBytes() map[string][]byte {
 	m["long repository"], m["longest repository"], m["long revision"], m["long names"] = text(193, 0), text(192, 0), text(1, 193), text(97, 96)
 	m["nothing"], m["kind 0"], m["kind 14"], m["kind 255"] = nil, []byte{0}, []byte{14}, []byte{255}
 	m["allowed 2"] = append(append([]byte{9}, make([]byte, 32)...), 2)
+	m["shares by speed 2"] = sharesBySpeed(m["update"], 2)
 	m["paused 2"] = []byte{7, 2}
 	m["two runs"], m["one result"] = slices.Clone(m["equivocation"]), slices.Clone(m["equivocation"])
 	const first = 1 + 32 + 64 + 2 // a byte of the first announcement
@@ -63,6 +65,14 @@ func actionBytes() map[string][]byte {
 	m["kind 16"], m["kind 17"], m["kind 19"], m["kind 21"] = append([]byte{16}, make([]byte, 36)...), append([]byte{17}, make([]byte, 37)...), append([]byte{19}, make([]byte, 36)...), []byte{21}
 	m["guilty 2"] = append(append([]byte{20}, make([]byte, 36)...), 2)
 	return m
+}
+
+// sharesBySpeed returns an UpdateConfig with another byte for Config.SharesBySpeed, the last byte before the
+// model, which begins with the length of sequences.
+func sharesBySpeed(update []byte, value byte) []byte {
+	model := le.AppendUint32(nil, 16)
+	at := bytes.LastIndex(update, model)
+	return slices.Concat(update[:at-1], []byte{value}, update[at:])
 }
 
 // alteredBytes sends every kind of action truncated at every byte, with an additional byte, and

@@ -19,6 +19,9 @@ import (
 // A tick that needs more than a transaction has would stop a run forever.
 const unitLimit = 600_000
 
+// shareUnitLimit is the maximum cost of an instruction in a run with shares by speed.
+const shareUnitLimit = 1_100_000
+
 var programFile = flag.String("program", "", "the program to test, if not the one in the repository")
 
 func loadProgram(t testing.TB) *sbpf.Program {

@@ -170,6 +170,7 @@ var disturbances = []func(*generator, *coordinator.State){
 		}
 	},
 	func(g *generator, s *coordinator.State) { g.fillChallenges(s) },
+	func(g *generator, s *coordinator.State) { g.fillLevels(s) },
 	func(g *generator, s *coordinator.State) { g.fillTrials(s, 1+g.IntN(coordinator.MaxTrials)) },
 	func(g *generator, s *coordinator.State) { // the maximum number of trials, whose parties and jurors have records
 		g.fillTrials(s, coordinator.MaxTrials)
@@ -207,6 +208,25 @@ func (g *generator) fillCommit(s *coordinator.State) {
 		c := &s.Epoch.Clients[i]
 		c.HoldsEarlier = oneOf(g, 0, step, step, step-1)
 		c.Report = oneOf(g, coordinator.Recorded{}, s.Epoch.Commit, coordinator.Recorded{Step: step, Digest: [32]byte{2}})
+	}
+}
+
+// fillLevels gives clients and rounds levels, offers and excuses.
+func (g *generator) fillLevels(s *coordinator.State) {
+	s.Config.SharesBySpeed = !g.rarely(4)
+	near, spread := oneOf[uint8](g, 1, 1, 20, 80, 215, 250), oneOf(g, 2, 40, 100)
+	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range clients {
+			c := &clients[i]
+			c.Offer, c.Level = max(1, g.level()), near+uint8(g.IntN(spread))
+			c.Offered, c.Excuses = g.rarely(3), uint8(g.IntN(coordinator.MaxExcuses+1))
+		}
+	}
+	for i := range s.Epoch.Rounds {
+		r := &s.Epoch.Rounds[i]
+		for member := range r.Members {
+			r.Levels[member] = near + uint8(g.IntN(spread))
+		}
 	}
 }
 

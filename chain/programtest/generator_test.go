@@ -52,7 +52,7 @@ func (g *generator) genesis() coordinator.Genesis {
 		RoundWitnessTime: 5 * second, WaitingForMembersExtraTime: 3 * second, GlobalBatchSizeWarmupTokens: uint64(g.IntN(3000)),
 		GlobalBatchSizeStart: uint32(1 + g.IntN(4)), GlobalBatchSizeEnd: uint32(4 + g.IntN(40)), TotalSteps: uint32(1 + g.IntN(30)),
 		InitMinClients: uint16(2 + g.IntN(2)), MinClients: 2, WitnessNodes: uint16(g.IntN(3)), VerificationPercent: oneOf[uint8](g, 0, 0, 40, 100),
-		ProbationSteps: oneOf[uint32](g, 0, 1, 2, 5, 1<<32-1), EjectionEpochs: oneOf[uint16](g, 0, 1, 2, 1<<16-1),
+		ProbationSteps: oneOf[uint32](g, 0, 1, 2, 5, 1<<32-1), EjectionEpochs: oneOf[uint16](g, 0, 1, 2, 1<<16-1), SharesBySpeed: g.rarely(2),
 	}
 	if g.rarely(2) {
 		c.RoundsPerEpoch, c.EpochTime = 0, 100*second
@@ -152,7 +152,7 @@ func equivocationOf(client coordinator.ClientID, step uint32, heads ...bool) coo
 
 // action draws an action that is sometimes valid and often hostile.
 func (g *generator) action(s *coordinator.State) coordinator.Action {
-	switch g.IntN(21) {
+	switch g.IntN(23) {
 	case 0, 1:
 		a := coordinator.Join{Epoch: g.around(s.Progress.Epoch), Commitment: g.commitment()}
 		switch g.IntN(6) {
@@ -198,6 +198,8 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 		return g.upload(s)
 	case 18, 19:
 		return g.ofTrials(s)
+	case 20, 21:
+		return coordinator.Offer{Step: g.around(s.Progress.Step), Level: g.level()}
 	default:
 		if g.rarely(6) {
 			return coordinator.Close{}
@@ -205,6 +207,9 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 		return coordinator.SetPaused{}
 	}
 }
+
+// level draws a level of a few machines, or an unusual level.
+func (g *generator) level() uint8 { return oneOf[uint8](g, 80, 80, 81, 79, 84, 88, 96, 60, 0, 1, 255) }
 
 // admission draws the admission of a client by one of two grants, or the end of an admission.
 func (g *generator) admission(s *coordinator.State) coordinator.Admit {
@@ -286,7 +291,7 @@ func (g *generator) delegates(s *coordinator.State) coordinator.SetDelegates {
 // update draws a configuration that is mostly unchanged, with one key near an edge.
 func (g *generator) update(s *coordinator.State) coordinator.UpdateConfig {
 	u := coordinator.UpdateConfig{Config: s.Config, Model: s.Model}
-	switch g.IntN(10) {
+	switch g.IntN(11) {
 	case 0:
 		u.Config.TotalSteps = g.around(s.Progress.Step)
 	case 1:
@@ -307,6 +312,8 @@ func (g *generator) update(s *coordinator.State) coordinator.UpdateConfig {
 	case 8:
 		u.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "new", Revision: "place"}
 		u.Model.Definition = []byte("another")
+	case 9:
+		u.Config.SharesBySpeed = !u.Config.SharesBySpeed
 	default:
 		u.Config.MinClients = uint16(g.IntN(4))
 		u.Config.GlobalBatchSizeStart = uint32(1 + g.IntN(4))
@@ -390,6 +397,9 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 	case g.rarely(3) && s.Progress.Step > s.Epoch.StartStep:
 		step := s.Progress.Step - uint32(g.IntN(4)/3)
 		return coordinator.ReportCheckpoint{Step: step, Digest: modelOf(step, g.IntN(8)/7), HeldOut: g.claim().Loss}
+	}
+	if client, _ := s.Member(id); s.Config.SharesBySpeed && client != nil && !client.Offered && g.rarely(3) {
+		return coordinator.Offer{Step: s.Progress.Step, Level: g.level()}
 	}
 	round := s.CurrentRound()
 	member, ok := round.MemberIndex(id)

@@ -9,9 +9,18 @@ import (
 // lateness makes witnesses find members without results, round after round: by some witnesses or by
 // a quorum, of few members or of more than may be late, and in any order. Members leave, or have
 // records that a short run does not give them.
-func lateness(r *pair, seed uint64) error {
-	g := newGenerator(seed, []int{9, 2, 7, 3, 12, 2, 4}[seed%7])
+func lateness(r *pair, seed uint64) error { return late(r, seed, crowdConfig) }
+
+// offers does the same in runs whose members offer speeds.
+func offers(r *pair, seed uint64) error {
 	config := crowdConfig
+	config.SharesBySpeed = true
+	config.GlobalBatchSizeStart = []uint32{200, 3, 9, 40, 12}[seed%5]
+	return late(r, seed, config)
+}
+
+func late(r *pair, seed uint64, config coordinator.Config) error {
+	g := newGenerator(seed, []int{9, 2, 7, 3, 12, 2, 4}[seed%7])
 	config.InitMinClients, config.MinClients, config.VerificationPercent = uint16(len(g.ids)), 1, uint8(g.IntN(2)*20)
 	config.WitnessNodes = oneOf[uint16](g, 0, 0, 1)
 	config.RoundsPerEpoch = oneOf[uint32](g, 6, 6, coordinator.TermRounds, 1000)
@@ -70,6 +79,7 @@ func (l *lateRun) step() {
 		}
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		l.accuse()
+		l.offer()
 		l.witness()
 		for _, id := range l.ids {
 			if !isHealthy(s, id) && l.rarely(3) {
@@ -94,6 +104,9 @@ func (l *lateRun) age() {
 			clients[i].Returns = oneOf[uint8](l.generator, 0, 0, 1, coordinator.MaxReturns)
 			clients[i].Lateness = oneOf(l.generator, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late, coordinator.Slow)
 		}
+	}
+	if s.Config.SharesBySpeed {
+		l.fillLevels(&s)
 	}
 	if (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && l.rarely(2) {
 		toEndOfTerm(&s)
@@ -123,6 +136,18 @@ func (l *lateRun) shuffled() []coordinator.ClientID {
 	return ids
 }
 
+// offer lets some members offer speeds.
+func (l *lateRun) offer() {
+	if !l.r.s.Config.SharesBySpeed {
+		return
+	}
+	for _, id := range l.ids {
+		if l.rarely(3) {
+			l.send(id, coordinator.Offer{Step: l.around(l.r.s.Progress.Step), Level: l.level()})
+		}
+	}
+}
+
 // accuse accuses members that can be accused, in any order, individually or together.
 func (l *lateRun) accuse() {
 	s := &l.r.s
@@ -134,6 +159,11 @@ func (l *lateRun) accuse() {
 	l.Shuffle(len(accusable), func(i, j int) { accusable[i], accusable[j] = accusable[j], accusable[i] })
 	if l.rarely(3) {
 		accusable = append(accusable, l.shuffled()...)
+	}
+	for member, id := range round.Members {
+		if round.Excused.Has(member) {
+			l.send(l.id(), coordinator.HealthCheck{Step: s.Progress.Step - 1, Clients: []coordinator.ClientID{id}})
+		}
 	}
 	for len(accusable) > 0 && !l.rarely(5) {
 		n := 1 + l.IntN(len(accusable))

@@ -55,6 +55,8 @@ func suites(operations int) []suite {
 		{"trials", seeds(operations, trials)},
 		{"court", seeds(operations, court)},
 		{"lateness", seeds(operations/2, lateness)},
+		{"offers", seeds(operations, offers)},
+		{"limits of levels", levelLimits},
 		{"epoch needs newcomers", epochNeedsNewcomers},
 		{"seats", seeds(operations, seats)},
 		{"many checkpoints", manyCheckpoints},

@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/bloom"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -16,19 +17,23 @@ import (
 var actionNames = [...]string{
 	1: "Join", 2: "Ready", 3: "WitnessRound", 4: "HealthCheck", 5: "ReportCheckpoint", 6: "Withdraw", 7: "SetPaused",
 	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload",
-	14: "Equivocation", 15: "Return", 18: "Accuse", 20: "Vote", 21: "Admit",
+	14: "Equivocation", 15: "Return", 18: "Accuse", 20: "Vote", 21: "Admit", 22: "Offer",
 }
 
 // costs plays a permissioned run of n members through everything that can happen to it. Each member
 // is a delegate of a separate grantee. The model definition has 8,192 bytes, the health check 24
-// names, and a WRITE 950 bytes.
-func costs(t *testing.T, n int) units {
+// names, and a WRITE 950 bytes. With shares by speed, all members train and offer speeds, and the
+// witnesses of later rounds hold different results, so that each result needs all filters.
+func costs(t *testing.T, n int, shares bool) units {
 	t.Helper()
 	d, u := newDeployed(loadProgram(t)), units{}
 	d.note = u.note
 	c := &crowd{r: newPair(d), now: 100 * second}
 	config := crowdConfig
 	config.RoundsPerEpoch = 9
+	if shares {
+		config.SharesBySpeed, config.VerificationPercent = true, 0
+	}
 	if n == 2 {
 		config.VerificationPercent = 50 // a smaller share would make both trainers
 	}
@@ -69,6 +74,9 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 	c.tick(second, coordinator.RoundTrain)
 	for round := range config.RoundsPerEpoch {
 		c.try(round)
+		if config.SharesBySpeed {
+			c.offer(round)
+		}
 		r := c.r.s.CurrentRound()
 		proof := c.proof(0)
 		if round == 3 && n > 2 {
@@ -81,6 +89,9 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 		}
 		for _, member := range r.ElectedWitnesses(c.r.s.Config) {
 			if isHealthy(&c.r.s, r.Members[member]) {
+				if config.SharesBySpeed && round > 3 {
+					proof.Participants = threeQuarters(r, member)
+				}
 				proof.Reveal = revealOf(&c.r.s, r.Members[member])
 				c.must(r.Members[member], proof)
 			}
@@ -114,6 +125,25 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 	}
 	c.tick(second, coordinator.WaitingForMembers)
 	c.must(c.r.s.Pending[0].ID, coordinator.ReportUpload{Step: step - 1, Digest: clientID(50_000), Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
+}
+
+// offer lets all members offer speeds, which differ much.
+func (c *crowd) offer(round uint32) {
+	for i, client := range c.r.s.Epoch.Clients {
+		if client.State == coordinator.Healthy {
+			c.must(client.ID, coordinator.Offer{Step: c.r.s.Progress.Step, Level: uint8(60 + (7*int(round)+13*i)%60)})
+		}
+	}
+}
+
+// threeQuarters returns the filter of a witness that holds the results of three quarters of the members.
+func threeQuarters(r *coordinator.Round, witness int) (f bloom.Filter) {
+	for member, id := range r.Members {
+		if (member+witness)%4 != 0 {
+			f.Add(r.Seed, id[:])
+		}
+	}
+	return f
 }
 
 // try accuses as many members as possible of their first result. One of them is judged in the next
@@ -184,17 +214,32 @@ func TestUnits(t *testing.T) {
 		t.Skip("applies to the program in the repository, and is slow with the race detector")
 	}
 	fixed := fixedCosts(t)
-	by := []units{costs(t, 2), costs(t, 64), costs(t, 256)}
+	by := []units{costs(t, 2, false), costs(t, 64, false), costs(t, 256, false)}
 	for _, u := range by {
 		for name, taken := range fixed {
 			u[name] = taken
 		}
 	}
+	golden.Compare(t, "units.md", unitTable(t, by, unitLimit))
+}
+
+// TestUnitsOfShares records the cost of each action and tick in runs with shares by speed.
+func TestUnitsOfShares(t *testing.T) {
+	if testing.Short() || *programFile != "" {
+		t.Skip("applies to the program in the repository, and is slow with the race detector")
+	}
+	by := []units{costs(t, 2, true), costs(t, 64, true), costs(t, 256, true)}
+	golden.Compare(t, "units-shares.md", unitTable(t, by, shareUnitLimit))
+}
+
+// unitTable returns a table of costs in runs of 2, 64 and 256 members. No cost may exceed the limit.
+func unitTable(t *testing.T, by []units, limit uint64) string {
+	t.Helper()
 	var names []string
 	for name, taken := range by[2] {
 		names = append(names, name)
-		if taken > unitLimit {
-			t.Errorf("%s takes %d units, want at most %d", name, taken, unitLimit)
+		if taken > limit {
+			t.Errorf("%s takes %d units, want at most %d", name, taken, limit)
 		}
 	}
 	order := func(name string) string {
@@ -215,5 +260,5 @@ func TestUnits(t *testing.T) {
 		}
 		table.WriteString("\n")
 	}
-	golden.Compare(t, "units.md", table.String())
+	return table.String()
 }

@@ -149,9 +149,20 @@ func endsPhase(a coordinator.Action) bool {
 // withTicks appends ticks to an order.
 func (c *Client) withTicks(o order, ticks int) order {
 	o.instructions = slices.Clone(o.instructions)
+	units := c.unitsOfTick()
 	for range ticks {
 		o.instructions = append(o.instructions, c.program.Tick(c.run, nil))
-		o.units = min(o.units+tickUnits, maxUnits)
+		o.units = min(o.units+units, maxUnits)
 	}
 	return o
+}
+
+// unitsOfTick returns the compute limit of a tick.
+func (c *Client) unitsOfTick() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.view.state.Config.SharesBySpeed {
+		return shareUnits
+	}
+	return tickUnits
 }

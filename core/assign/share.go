@@ -2,7 +2,7 @@ package assign
 
 import "slices"
 
-// levelsPerOctave is the number of levels by which a level increases if the speed doubles.
+// levelsPerOctave is the difference between the levels of two speeds, one of which is twice the other.
 const levelsPerOctave = 8
 
 // shareRange limits shares, in levels above and below the reference level: a trainer gets at most 16

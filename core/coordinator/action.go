@@ -53,6 +53,14 @@ type WitnessRound struct {
 	Claim           Claim
 }
 
+// Offer states the speed at which the sender can train from now on (Warmup, RoundTrain, RoundWitness). A
+// member may send one in each round. It determines the size of the sender's batches two rounds later. An
+// offer below the level of the running round also means that the sender may not finish its batch in time.
+type Offer struct {
+	Step  uint32 // Progress.Step as seen by the sender
+	Level uint8  // 8 × log₂ of the tokens per second, rounded down; not 0
+}
+
 // HealthCheck accuses members whose results, according to the witnesses of the previous round,
 // cannot have a quorum. An accused member becomes late. A member that was already late is dropped or
 // becomes slow.
@@ -172,6 +180,7 @@ func (Join) action()             {}
 func (Ready) action()            {}
 func (Return) action()           {}
 func (WitnessRound) action()     {}
+func (Offer) action()            {}
 func (HealthCheck) action()      {}
 func (ReportCheckpoint) action() {}
 func (ReportUpload) action()     {}

@@ -61,6 +61,8 @@ func (s *State) apply(from ClientID, a Action) error {
 		return s.returnSeat(from, a)
 	case WitnessRound:
 		return s.witness(from, &a)
+	case Offer:
+		return s.offer(from, a)
 	case HealthCheck:
 		return s.healthCheck(from, a)
 	case ReportCheckpoint:

@@ -46,13 +46,19 @@ func goldenState(t testing.TB) State {
 	s.Epoch.Rounds[0].Challenge = clientID("challenge")
 	s.Epoch.Rounds[0].Witnesses[1].Claim = Claim{Loss: 0x0102, Speed: 0x03040506}
 	s.Epoch.Clients[0].HoldsEarlier = 1
+	s.Config.SharesBySpeed = true
+	s.Epoch.Clients[0].Offer, s.Epoch.Clients[0].Level, s.Epoch.Clients[0].Offered, s.Epoch.Clients[0].Excuses = 90, 80, true, 2
+	for i := range s.Epoch.Rounds[0].Members {
+		s.Epoch.Rounds[0].Levels[i] = 80 + uint8(i)
+	}
+	s.Epoch.Rounds[0].Excused = MemberSet{2}
 	s.Epoch.Clients[1].Report, s.Epoch.Clients[1].HeldOut = Recorded{Step: 2, Digest: clientID("d2")}, 0x0708
 	s.Authority.Ejections[0].Reason = FoundGuilty
 	return s.State
 }
 
 func TestGoldenBytes(t *testing.T) {
-	for name, state := range map[string]State{"state-v12.golden": goldenState(t), "tried-v12.golden": triedState(t)} {
+	for name, state := range map[string]State{"state-v13.golden": goldenState(t), "tried-v13.golden": triedState(t)} {
 		t.Run(name, func(t *testing.T) { keepsItsBytes(t, name, state) })
 	}
 }
@@ -145,13 +151,12 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 	}
 }
 
-// TestDecodeRefusesUnknownFlags checks that unknown flags of clients are refused.
+// TestDecodeRefusesUnknownFlags checks that unknown flags of a configuration are refused.
 func TestDecodeRefusesUnknownFlags(t *testing.T) {
-	state := goldenState(t)
-	raw := state.AppendTo(nil)
-	at := bytes.Index(raw, state.Epoch.Clients[1].ID[:]) + 32 + 1 + 8 + 4 + 4 + 32
-	raw[at] |= 128
-	if _, err := Decode(raw); !errors.Is(err, ErrMalformed) {
+	update := UpdateConfig{Config: testConfig(), Model: testModel()}
+	raw := update.AppendTo(nil)
+	raw[configSize-1] |= 2
+	if _, err := DecodeUpdateConfig(raw); !errors.Is(err, ErrMalformed) {
 		t.Errorf("an unknown flag: %v", err)
 	}
 }
@@ -250,6 +255,11 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"pending", func(s *State) { s.Authority.Ejections[0].Client = s.Pending[0].ID }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].OptimizerSince = s.Progress.Step + 1 }},
 		{"warming members", func(s *State) { s.Epoch.Rounds[0].Warming[31] = 128 }},
+		{"excused members", func(s *State) { s.Epoch.Rounds[0].Excused[31] = 128 }},
+		{"clients", func(s *State) { s.Epoch.Clients[0].Excuses = MaxExcuses + 1 }},
+		{"clients", func(s *State) { s.Epoch.Clients[0].Offer = 0 }},
+		{"pending", func(s *State) { s.Pending[0].Offered = true }},
+		{"pending", func(s *State) { s.Pending[0].Excuses = 1 }},
 		{"pending pause", func(s *State) { s.PendingResume = true }},
 		{"clients", func(s *State) { s.Epoch.Clients[1].ID = s.Epoch.Clients[0].ID }},
 		{"clients", func(s *State) { s.Epoch.Clients[1].State = 4 }},

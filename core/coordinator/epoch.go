@@ -35,6 +35,7 @@ func (s *State) membersToPending() {
 	members := s.Epoch.Clients
 	for i := range members {
 		members[i].Active, members[i].Lateness, members[i].Returns, members[i].Complaints = false, OnTime, 0, 0
+		members[i].Offered, members[i].Excuses = false, 0
 	}
 	s.makeRoom(MaxClients - len(members))
 	s.Pending = append(members, s.Pending...)
@@ -42,7 +43,7 @@ func (s *State) membersToPending() {
 	s.Epoch.Ready = nil
 }
 
-// forgive starts a new term of the epoch. It forgets the lateness and the returns of members and of
+// forgive starts a new term of the epoch. It forgets the lateness, the excuses and the returns of members and of
 // clients that left, as the end of the epoch does. Otherwise a few pauses of a machine could exclude
 // it for the rest of a long epoch. Complaints stay, because no member loses a seat or a batch
 // because of them.
@@ -53,7 +54,7 @@ func (s *State) forgive() {
 		for i := range clients {
 			client := &clients[i]
 			client.Active = client.Active && client.Lateness == OnTime
-			client.Lateness, client.Returns = OnTime, 0
+			client.Lateness, client.Returns, client.Excuses = OnTime, 0, 0
 		}
 	}
 }

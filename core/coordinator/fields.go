@@ -1,7 +1,7 @@
 package coordinator
 
 // EncodingVersion is the first byte of an encoded State. It changes with the fields of the encoding.
-const EncodingVersion = 12
+const EncodingVersion = 13
 
 // state encodes or decodes all fields of a state, in the order of declaration.
 func (c *coder) state(s *State) {
@@ -63,7 +63,7 @@ func (c *coder) authority(a *Authority) {
 }
 
 // configSize is the number of bytes that config moves.
-const configSize = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2
+const configSize = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2 + 1
 
 func (c *coder) config(v *Config) {
 	c.uint64(&v.WarmupTime, "warmup_time")
@@ -83,6 +83,7 @@ func (c *coder) config(v *Config) {
 	c.uint8(&v.VerificationPercent, "verification_percent")
 	c.uint32(&v.ProbationSteps, "probation_steps")
 	c.uint16(&v.EjectionEpochs, "ejection_epochs")
+	c.bool(&v.SharesBySpeed, "shares_by_speed")
 }
 
 func (c *coder) model(m *Model) {
@@ -138,6 +139,7 @@ func (c *coder) round(r *Round) {
 	c.uint32(&r.BatchSize, "round batch size")
 	c.ids(&r.Members, "round members", MaxClients)
 	c.raw(r.Warming[:], "warming members")
+	c.raw(r.levels(), "levels")
 	c.uint16(&r.WitnessesNeeded, "witnesses needed")
 	c.uint16(&r.WitnessesElected, "witnesses elected")
 	moveList(c, &r.Witnesses, "witnesses", MaxWitnesses, witnessSize, func(w *Witness) {
@@ -150,6 +152,7 @@ func (c *coder) round(r *Round) {
 		c.uint32(&w.Claim.Speed, "claim")
 	})
 	c.raw(r.Challenge[:], "challenge")
+	c.raw(r.Excused[:], "excused members")
 }
 
 func (c *coder) trial(t *Trial) {
@@ -200,6 +203,9 @@ func (c *coder) clients(clients *[]Client, field string) {
 		c.uint8(&v.Juror, field)
 		c.uint8(&v.Voted, field)
 		c.uint8(&v.Complaints, field)
+		c.uint8(&v.Offer, field)
+		c.uint8(&v.Level, field)
+		c.uint8(&v.Excuses, field)
 		c.uint32(&v.HoldsEarlier, field)
 		c.uint16(&v.HeldOut, field)
 		if c.uint32(&v.Report.Step, field); v.Report.Step != 0 {
@@ -210,11 +216,10 @@ func (c *coder) clients(clients *[]Client, field string) {
 
 // marks encodes or decodes the fields of a client that share one byte.
 func (c *coder) marks(v *Client, field string) {
-	bits := flags(v.HoldsModel, v.Active) | byte(v.Lateness)<<2 | flags(v.Waited, false)<<4 | v.Returns<<5
+	bits := flags(v.HoldsModel, v.Active) | byte(v.Lateness)<<2 | flags(v.Waited, false)<<4 | v.Returns<<5 | flags(v.Offered, false)<<7
 	c.uint8(&bits, field)
-	c.check(bits&128 == 0, field)
 	if c.reads {
 		v.HoldsModel, v.Active, v.Lateness, v.Waited = bits&1 != 0, bits&2 != 0, Lateness(bits>>2&3), bits&16 != 0
-		v.Returns = bits >> 5 & 3
+		v.Returns, v.Offered = bits>>5&3, bits&128 != 0
 	}
 }

@@ -39,16 +39,16 @@ func (r *Round) denied(keys *bloom.Keys, id ClientID) bool {
 }
 
 // Unhealthy returns the members of a finished round that had a batch, but whose results cannot have
-// a quorum of witnesses, even if all silent witnesses held them. It is empty if the number of
-// witnesses is below the quorum.
+// a quorum of witnesses, even if all silent witnesses held them. It omits excused members. It is
+// empty if the number of witnesses is below the quorum.
 func (r *Round) Unhealthy(c Config) []ClientID {
 	if !r.HasQuorum() {
 		return nil
 	}
 	var unhealthy []ClientID
 	keys := bloom.NewKeys(r.Seed)
-	for _, member := range r.owners(c) {
-		if id := r.Members[member]; r.provedMissing(&keys, id) {
+	for _, member := range r.Owners(c) {
+		if id := r.Members[member]; !r.Excused.Has(member) && r.provedMissing(&keys, id) {
 			unhealthy = append(unhealthy, id)
 		}
 	}
@@ -144,7 +144,7 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	if round == nil {
 		return ErrWrongStep
 	}
-	owners, keys := round.owners(s.Config), bloom.NewKeys(round.Seed)
+	owners, keys := round.Owners(s.Config), bloom.NewKeys(round.Seed)
 	var named, denied MemberSet
 	for i, id := range a.Clients {
 		if slices.Contains(a.Clients[:i], id) {
@@ -154,7 +154,7 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 		if !ok {
 			return ErrNotMember
 		}
-		if _, trained := slices.BinarySearch(owners, member); !trained || !round.provedMissing(&keys, id) {
+		if _, trained := slices.BinarySearch(owners, member); !trained || round.Excused.Has(member) || !round.provedMissing(&keys, id) {
 			return ErrFalseAccusation
 		}
 		named.add(member)

@@ -19,16 +19,19 @@ import (
 //     or the one after it, others within 65,536 epochs.
 //   - Every list is within its bound and names no client twice. Healthy members and pending clients
 //     are disjoint, and in Warmup at most MaxClients together.
-//   - A pending client is Healthy, may join, is not ejected, is not late and has not returned. Only
+//   - A pending client is Healthy, may join, is not ejected, is not late, has no excuses and has not returned. Only
 //     pending clients wait for a draw. Members and exited clients have a probation, possibly finished.
-//     Exited clients are not Healthy. No client returns more than MaxReturns times in a term.
+//     Exited clients are not Healthy. No client returns more than MaxReturns times, or has more than
+//     MaxExcuses excuses, in a term.
+//     A client with a level has sent an offer.
 //   - WaitingForMembers and Paused have no members and no Ready clients.
 //   - An epoch's first step is the step after its Warmup.
 //   - The steps and heights of successive rounds increase by one. The last round is at Progress.Step,
 //     or before it once the rounds of the epoch are over. The rounds hold disjoint, adjacent ranges of
 //     sequences that end at Progress.DataIndex.
 //   - The witnesses of a round that sent proofs were elected, are members, and occur once. Their
-//     filters have no more bits than the round's items can set. Only members are warming.
+//     filters have no more bits than the round's items can set. Only members are warming or excused, or
+//     have levels.
 //   - Trials have different slots. Each is about a result of a step before its accusation. At most one
 //     trial is about each result, at most two are about one client, and each accuser has at most one.
 //     The accuser is not the accused. A jury exists from the next round on, and has not decided. Only
@@ -178,13 +181,13 @@ func (s *State) brokenMembership() string {
 			return list.name
 		}
 		for _, client := range list.clients {
-			if client.State > Ejected || client.Lateness > Slow || client.Returns > MaxReturns ||
-				client.OptimizerSince > s.Progress.Step || client.Waited && list.name != "pending" {
+			if client.State > Ejected || client.Lateness > Slow || client.Returns > MaxReturns || client.Excuses > MaxExcuses ||
+				client.Level != 0 && client.Offer == 0 || client.OptimizerSince > s.Progress.Step || client.Waited && list.name != "pending" {
 				return list.name
 			}
 		}
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 }) {
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 || c.Excuses > 0 || c.Offered }) {
 		return "pending"
 	}
 	if slices.ContainsFunc(e.Clients, Client.isNew) {
@@ -291,8 +294,13 @@ func (r *Round) broken(c Config, elected func(*Round, Config) MemberSet) string 
 		return "witnesses elected"
 	}
 	for member := len(r.Members); member < MaxClients; member++ {
-		if r.Warming.Has(member) {
+		switch {
+		case r.Warming.Has(member):
 			return "warming members"
+		case r.Levels[member] != 0:
+			return "levels"
+		case r.Excused.Has(member):
+			return "excused members"
 		}
 	}
 	if len(r.Witnesses) == 0 {

@@ -163,19 +163,27 @@ func (s *State) HealthyCount() int {
 }
 
 // Awaited returns the assignments whose results the current round waits for: the assignments of
-// healthy members that are not slow, or of all healthy members if all of them are slow.
-func (s *State) Awaited() []assign.Assignment {
+// healthy members that are neither slow nor excused, or of all healthy members if there is no such member.
+func (s *State) Awaited() (awaited []assign.Assignment) {
 	round := s.CurrentRound()
 	if round == nil {
 		return nil
 	}
-	assignments := round.Assignments(s.Config)
-	owners := make([]ClientID, len(assignments))
-	for i, a := range assignments {
-		owners[i] = round.Members[a.Member]
+	clients, punctual := lookup{clients: s.Epoch.Clients}, false
+	for _, a := range round.Assignments(s.Config) {
+		client := clients.find(round.Members[a.Member])
+		if client == nil || client.State != Healthy {
+			continue
+		}
+		awaits := round.awaits(a.Member, client)
+		if awaits && !punctual {
+			punctual, awaited = true, awaited[:0]
+		}
+		if awaits || !punctual {
+			awaited = append(awaited, a)
+		}
 	}
-	awaited := newIDSet(s.awaited(owners))
-	return slices.DeleteFunc(assignments, func(a assign.Assignment) bool { return !awaited.has(round.Members[a.Member]) })
+	return awaited
 }
 
 func (s *State) isHealthy(id ClientID) bool {

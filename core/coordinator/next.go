@@ -15,10 +15,10 @@ import (
 // Seed stays unknown until the round starts, because it elects the witnesses, which decide which
 // results count. If members knew it before the members of the round are fixed, a party with k keys
 // could choose which of its keys stay, among 2ᵏ sets, and take the set that elects most of its keys.
-// Batches need no such secrecy: all come from the run's data and have nearly the same size, and a
-// key that leaves loses its seat and its own batch. Verifiers follow from BatchSeed, and are
-// therefore known a round early. A rule that fixes the targets of their audits would have to use
-// Seed.
+// Batches need no such secrecy: all come from the run's data. They have nearly the same size, or sizes by
+// levels that were fixed before the batch seed was known. A key that leaves loses its seat and its own batch.
+// Verifiers follow from BatchSeed, and are therefore known a round early. A rule that fixes the targets of
+// their audits would have to use Seed.
 func (s *State) NextRound() (next Round, ok bool) {
 	step := s.Progress.Step
 	switch s.RunState {
@@ -72,10 +72,16 @@ func (s *State) isAbandoned(step uint32) bool {
 // not depend on its Seed.
 func (s *State) roundOf(step uint32) Round {
 	members := make([]ClientID, 0, len(s.Epoch.Clients))
+	var levels [MaxClients]uint8
 	for i := range s.Epoch.Clients {
-		if client := &s.Epoch.Clients[i]; client.State == Healthy {
-			members = append(members, client.ID)
+		client := &s.Epoch.Clients[i]
+		if client.State != Healthy {
+			continue
 		}
+		if s.Config.SharesBySpeed {
+			levels[len(members)] = client.Level
+		}
+		members = append(members, client.ID)
 	}
 	round := Round{
 		Height:    step - s.Epoch.StartStep,
@@ -84,6 +90,7 @@ func (s *State) roundOf(step uint32) Round {
 		DataIndex: s.Progress.DataIndex,
 		BatchSize: s.Config.BatchSize(s.Progress.DataIndex, s.Model.MaxSeqLen),
 		Members:   members,
+		Levels:    levels,
 	}
 	s.warm(&round)
 	return round
@@ -92,6 +99,7 @@ func (s *State) roundOf(step uint32) Round {
 // startRound sets all fields of the next round and starts RoundTrain.
 func (s *State) startRound(now uint64, draw [32]byte) {
 	round := s.roundOf(s.Progress.Step)
+	s.seal()
 	round.Seed = s.mixSeed(draw)
 	s.sealChallenge()
 	elected := len(round.ElectedWitnesses(s.Config))

@@ -58,6 +58,7 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 		config.WitnessNodes = rapid.Uint16Range(0, 2).Draw(t, "witness nodes")
 		config.VerificationPercent = rapid.SampledFrom([]uint8{0, 40}).Draw(t, "verification")
 		config.GlobalBatchSizeEnd, config.GlobalBatchSizeWarmupTokens = 20, 3000
+		config.SharesBySpeed = rapid.Bool().Draw(t, "shares by speed")
 		if rapid.Bool().Draw(t, "by time") {
 			config.RoundsPerEpoch, config.EpochTime = 0, 100*second
 		}
@@ -79,6 +80,8 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 				a = Withdraw{Client: id}
 			case 1:
 				id, a = host, SetPaused{Paused: s.RunState != Paused}
+			case 2, 3, 4, 5, 6:
+				a = Offer{Step: s.Progress.Step, Level: rapid.SampledFrom([]uint8{60, 80, 83, 90}).Draw(t, "level")}
 			}
 			if a != nil {
 				nonce++

@@ -36,7 +36,7 @@ func someReveal(t *rapid.T) [32]byte {
 
 // someAction draws an action that is sometimes valid and often hostile.
 func someAction(t *rapid.T, s *State) Action {
-	switch rapid.IntRange(0, 23).Draw(t, "action") {
+	switch rapid.IntRange(0, 26).Draw(t, "action") {
 	case 0, 1:
 		a := Join{Epoch: around(t, s.Progress.Epoch), Commitment: someCommitment(t)}
 		if rapid.IntRange(0, 4).Draw(t, "holds") == 0 {
@@ -80,6 +80,8 @@ func someAction(t *rapid.T, s *State) Action {
 		return Accuse{Step: around(t, s.Progress.Step-1), Client: someID(t), Fault: Fault(rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(int(maxFault)-1, int(maxFault)+1)).Draw(t, "fault"))}
 	case 20, 21, 22:
 		return someVote(t, s)
+	case 23, 24, 25:
+		return Offer{Step: around(t, s.Progress.Step), Level: rapid.SampledFrom([]uint8{0, 1, 60, 80, 83, 90, 255}).Draw(t, "level")}
 	default:
 		if rapid.IntRange(0, 5).Draw(t, "close") == 0 {
 			return Close{}
@@ -173,6 +175,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 		config.WitnessNodes = rapid.Uint16Range(0, 2).Draw(t, "witness nodes")
 		config.VerificationPercent = rapid.SampledFrom([]uint8{0, 0, 40, 100}).Draw(t, "verification")
 		config.ProbationSteps = rapid.SampledFrom([]uint32{0, 1, 3, 1<<32 - 1}).Draw(t, "probation")
+		config.SharesBySpeed = rapid.Bool().Draw(t, "shares by speed")
 		if rapid.Bool().Draw(t, "by time") {
 			config.RoundsPerEpoch, config.EpochTime = 0, 100*second
 		}

@@ -74,7 +74,7 @@ func TestDroppedMembersGoOn(t *testing.T) {
 				if !ok || client.ProbationUntil != until {
 					t.Fatalf("%d returns, probation of %d more, in the next epoch: %t: member: %t %+v, want a probation until %d", returns, probation, later, ok, client, until)
 				}
-				if i, _ := r.CurrentRound().MemberIndex(member(3)); r.CurrentRound().Warming.Has(i) != (probation > 0) && slices.Contains(r.CurrentRound().owners(r.Config), i) {
+				if i, _ := r.CurrentRound().MemberIndex(member(3)); r.CurrentRound().Warming.Has(i) != (probation > 0) && slices.Contains(r.CurrentRound().Owners(r.Config), i) {
 					t.Errorf("%d returns, probation of %d more: its result counts: %t", returns, probation, probation > 0)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 
 // Assignments returns the batches of the round in ascending order. Member is an index in r.Members.
 func (r *Round) Assignments(c Config) []assign.Assignment {
-	return assign.Batches(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize, nil)
+	return assign.Batches(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize, r.levels())
 }
 
 // ElectedWitnesses returns the indices of the round's witnesses in r.Members.
@@ -25,10 +25,13 @@ func (r *Round) electedSet(c Config) (elected MemberSet) {
 	return elected
 }
 
-// owners returns the indices in r.Members of the members with a batch, ascending.
-func (r *Round) owners(c Config) []int {
-	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, nil)
+// Owners returns the indices in r.Members of the members with a batch, ascending.
+func (r *Round) Owners(c Config) []int {
+	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, r.levels())
 }
+
+// levels returns the levels of r.Members.
+func (r *Round) levels() []uint8 { return r.Levels[:len(r.Members)] }
 
 // MemberIndex returns the client's index in r.Members.
 func (r *Round) MemberIndex(id ClientID) (int, bool) {
@@ -39,7 +42,7 @@ func (r *Round) MemberIndex(id ClientID) (int, bool) {
 // overfills reports whether the filters have more bits than the round's items can set. Such filters
 // would vote for any result.
 func (r *Round) overfills(participants, commitments *bloom.Filter, c Config) bool {
-	batches := assign.BatchCount(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, nil)
+	batches := assign.BatchCount(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, r.levels())
 	return participants.OnesCount() > bloom.Hashes*len(r.Members) || commitments.OnesCount() > bloom.Hashes*batches
 }
 

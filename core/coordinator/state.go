@@ -25,6 +25,7 @@ const (
 	MaxTrials         = 8    // at the same time
 	MaxJury           = 96   // of a trial
 	MaxComplaints     = 3    // of one member in one epoch
+	MaxExcuses        = 2    // of one member in one term
 	maxTrialsOfOne    = 2    // trials of one client at the same time
 
 	// MaxTime is the maximum of every time in Config, in milliseconds: 10⁹ seconds, or 31 years.
@@ -80,6 +81,7 @@ type Config struct {
 	VerificationPercent         uint8
 	ProbationSteps              uint32 // of a new member of a permissionless run; 0: no probation, and newcomers may take all free seats
 	EjectionEpochs              uint16 // number of epochs after the running one for which a cheater is excluded
+	SharesBySpeed               bool   // the sizes of batches follow the members' offers; otherwise all batches have nearly the same size
 }
 
 // CheckpointKind is the kind of source from which a joining client gets the model.
@@ -142,6 +144,10 @@ type Client struct {
 	Juror          uint8  // bit i: it is a juror of the trial in slot i
 	Voted          uint8  // bit i: it has voted in the trial in slot i
 	Complaints     uint8  // its accusations in this epoch (if it is pending: since it became pending) that ended without a conviction
+	Offer          uint8  // 8 × log₂ of the tokens per second that it last offered to train; 0: no offer
+	Level          uint8  // speed, as in Offer, that determines its share of the next round; 0: none yet
+	Offered        bool   // it sent an Offer since the newest round, or Warmup, started
+	Excuses        uint8  // number of its results in this term that were missing after a lower offer, and did not make it late
 }
 
 // Lateness is the finding of witnesses about a member without a result in this term of the epoch.
@@ -165,20 +171,22 @@ type Witness struct {
 	Claim           Claim
 }
 
-// Round is one step of training. All fields except Witnesses and Challenge are fixed at its start.
+// Round is one step of training. All fields except Witnesses, Challenge and Excused are fixed at its start.
 type Round struct {
 	Height           uint32 // 0 for the first round of an epoch
 	Step             uint32
 	Seed             uint64 // elects the witnesses and keys their filters; unknown before the round
 	BatchSeed        uint64 // draws committee and batches; known since the start of the previous round
 	DataIndex        uint64
-	BatchSize        uint32     // sequences of all batches
-	Members          []ClientID // healthy members at the start of the round
-	Warming          MemberSet  // trainers whose results do not count, because they are on probation or their optimizers warm up
-	WitnessesNeeded  uint16     // quorum, fixed at the start of the round
+	BatchSize        uint32            // sequences of all batches
+	Members          []ClientID        // healthy members at the start of the round
+	Warming          MemberSet         // trainers whose results do not count, because they are on probation or their optimizers warm up
+	Levels           [MaxClients]uint8 // Client.Level of each member; all 0 unless Config.SharesBySpeed
+	WitnessesNeeded  uint16            // quorum, fixed at the start of the round
 	WitnessesElected uint16
 	Witnesses        []Witness // accepted so far, in order of acceptance
 	Challenge        [32]byte  // combined reveals of its witnesses; after the round, its audit seed
+	Excused          MemberSet // after the round: members that offered less in time and therefore may lack a result (see seal)
 }
 
 // MemberSet is a set of indices in Round.Members.

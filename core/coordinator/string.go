@@ -124,6 +124,8 @@ func (p *page) clients(label string, clients []Client) {
 			p.flag(c.HoldsEarlier != 0, ", holds that of step "+num(c.HoldsEarlier)),
 			p.flag(c.Report.Step != 0, ", reported "+ClientID(c.Report.Digest).String()+" of step "+num(c.Report.Step)),
 			p.flag(c.HeldOut != 0, ", held-out loss "+num(uint32(c.HeldOut))),
+			p.flag(c.Offer != 0, ", level "+num(uint32(c.Level))+" of "+num(uint32(c.Offer))),
+			p.flag(c.Excuses > 0, ", excuses "+num(uint32(c.Excuses))),
 			p.flag(c.Returns > 0, ", returned"),
 			p.flag(c.Complaints > 0, ", complaints "+num(uint32(c.Complaints))),
 			p.slots("juror", c.Juror), p.slots("voted", c.Voted))

@@ -148,26 +148,6 @@ func (s *State) tickRoundTrain(now uint64) bool {
 	return true
 }
 
-// awaited returns the members, among the given owners of batches, whose results witnesses wait for.
-// These are the healthy members that are not slow, or all healthy members if all of them are slow.
-func (s *State) awaited(owners []ClientID) []ClientID {
-	awaited := make([]ClientID, 0, len(owners))
-	clients, punctual := lookup{clients: s.Epoch.Clients}, false
-	for _, id := range owners {
-		client := clients.find(id)
-		if client == nil || client.State != Healthy {
-			continue
-		}
-		if client.Lateness != Slow && !punctual {
-			punctual, awaited = true, awaited[:0]
-		}
-		if client.Lateness != Slow || !punctual {
-			awaited = append(awaited, id)
-		}
-	}
-	return awaited
-}
-
 // quorumIsOutOfReach reports whether the running round cannot have a quorum any more, because too
 // many of its elected witnesses left without a proof. A member that left cannot return to this
 // round, so none of its results will count, and there is nothing to wait for.
@@ -182,7 +162,7 @@ func (s *State) quorumIsOutOfReach() bool {
 
 // noWitnessIsAwaited reports whether RoundWitness no longer waits for a witness, for one of two
 // reasons: Each elected member that is still healthy has sent its proof. Or there is a quorum, and
-// each silent witness is slow or has a result that a quorum of the witnesses denies.
+// each silent witness is slow or excused, or has a result that a quorum of the witnesses denies.
 func (s *State) noWitnessIsAwaited() bool {
 	silent := s.silentWitnesses()
 	if len(silent) == 0 {
@@ -192,9 +172,9 @@ func (s *State) noWitnessIsAwaited() bool {
 	if !round.HasQuorum() {
 		return false
 	}
-	owners, keys := round.owners(s.Config), bloom.NewKeys(round.Seed)
+	owners, keys := round.Owners(s.Config), bloom.NewKeys(round.Seed)
 	for _, w := range silent {
-		if w.client.Lateness == Slow {
+		if !round.awaits(w.member, w.client) {
 			continue
 		}
 		if _, trained := slices.BinarySearch(owners, w.member); !trained || !round.denied(&keys, w.client.ID) {
@@ -258,6 +238,7 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 		s.Epoch.LastStep = s.Progress.Step + 1 // the epoch has two more rounds
 	}
 	if ends {
+		s.seal()
 		s.sealChallenge()
 		s.enter(Cooldown, now)
 		return true

@@ -70,7 +70,7 @@ func TestNamesOfClients(t *testing.T) {
 	submit(t, dial(t, r.Address, 2), coordinator.Join{Name: "\x1b[2J"})
 	check(t, r, web)
 	r.Stop()
-	if !strings.HasPrefix(string(read(t, server.SnapshotPath(dir, runID))), "psychesnap/16\n") {
+	if !strings.HasPrefix(string(read(t, server.SnapshotPath(dir, runID))), "psychesnap/18\n") {
 		t.Error("the snapshot does not contain the names")
 	}
 	for name, lose := range map[string]bool{"from the snapshot": false, "from the journal": true} {

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	snapshotMagic = "psychesnap/15\n"
-	namedMagic    = "psychesnap/16\n" // magic of a snapshot with names
+	snapshotMagic = "psychesnap/17\n"
+	namedMagic    = "psychesnap/18\n" // magic of a snapshot with names
 	snapshotHead  = len(snapshotMagic) + 8 + 8 + sha256.Size + 1
 	maxStarts     = 16 // heads of a snapshot, more than a log ever keeps
 	// maxSnapshotSize is the maximum size of a snapshot in bytes.

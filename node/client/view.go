@@ -99,8 +99,8 @@ func (v *view) is(c coordinator.Client) bool { return c.ID == v.myself() }
 func (v *view) healthy(id coordinator.ClientID) bool { return v.fit[id] }
 
 // awaits returns a function that reports for which owners the round waits, as
-// coordinator.State.Awaited does: for the healthy owners that are not slow, or for all healthy
-// owners if all of them are slow.
+// coordinator.State.Awaited does: for the healthy owners that are neither slow nor excused, or
+// for all healthy owners if there is none.
 func (v *view) awaits(t *tally.Tally) func(coordinator.ClientID) bool {
 	punctual := func(id coordinator.ClientID) bool { return v.fit[id] && !v.slow[id] }
 	if slices.ContainsFunc(t.Slots, func(s tally.Slot) bool { return punctual(s.Owner) }) {
@@ -189,7 +189,7 @@ type nextBatch struct {
 // drawsAs reports whether the same members get the same batches in a round of another state.
 func (b *nextBatch) drawsAs(r *coordinator.Round, s *coordinator.State) bool {
 	return b.Step == r.Step && b.by.Config.VerificationPercent == s.Config.VerificationPercent && b.round.BatchSeed == r.BatchSeed && b.round.DataIndex == r.DataIndex &&
-		b.round.BatchSize == r.BatchSize && slices.Equal(b.round.Members, r.Members)
+		b.round.BatchSize == r.BatchSize && b.round.Levels == r.Levels && slices.Equal(b.round.Members, r.Members)
 }
 
 // predict returns the prediction for the next round from the newest state.
@@ -217,7 +217,7 @@ func (v *view) predict(draws env.Draws) nextBatch {
 	return v.next
 }
 
-// healthyMembers returns the healthy members of the epoch, and the slow ones among them.
+// healthyMembers returns the healthy members of the epoch, and those for which the round does not wait.
 func healthyMembers(s *coordinator.State) (fit, slow map[coordinator.ClientID]bool) {
 	fit, slow = make(map[coordinator.ClientID]bool, len(s.Epoch.Clients)), make(map[coordinator.ClientID]bool)
 	for i := range s.Epoch.Clients {
@@ -226,18 +226,21 @@ func healthyMembers(s *coordinator.State) (fit, slow map[coordinator.ClientID]bo
 			continue
 		}
 		fit[c.ID] = true
-		if c.Lateness == coordinator.Slow {
+		if !s.Awaits(c) {
 			slow[c.ID] = true
 		}
 	}
 	return fit, slow
 }
 
-// sameMembers reports whether two states have the same members and the same pending clients. Most
-// updates change neither.
+// sameMembers reports whether two states have the same members and the same pending clients, and rounds
+// that wait for the same members. Most updates change none of them.
 func sameMembers(a, b *coordinator.State) bool {
 	same := func(x, y coordinator.Client) bool {
-		return x.ID == y.ID && x.State == y.State && x.Lateness == y.Lateness
+		return x.ID == y.ID && x.State == y.State && x.Lateness == y.Lateness && x.Offer == y.Offer && x.Excuses == y.Excuses
+	}
+	if b.Config.SharesBySpeed && a.Progress.Step != b.Progress.Step {
+		return false
 	}
 	return slices.EqualFunc(a.Epoch.Clients, b.Epoch.Clients, same) && slices.EqualFunc(a.Pending, b.Pending, same)
 }

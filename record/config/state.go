@@ -135,6 +135,7 @@ func readConfig(t *table) (c coordinator.Config, commitEvery uint32, warnings []
 		VerificationPercent:         number[uint8](t, "verification_percent"),
 		ProbationSteps:              numberOr[uint32](t, "probation_steps", defaultProbationSteps),
 		EjectionEpochs:              numberOr[uint16](t, "ejection_epochs", defaultEjectionEpochs),
+		SharesBySpeed:               t.has("shares_by_speed") && t.bool("shares_by_speed"),
 	}
 	if commitEvery = numberOr[uint32](t, "commit_every_rounds", 0); commitEvery == 0 && t.has("commit_every_rounds") {
 		t.fail("commit_every_rounds", "want at least 1; a number above the rounds of an epoch turns intermediate checkpoints off")

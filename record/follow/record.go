@@ -156,6 +156,8 @@ func ActionName(a coordinator.Action) string {
 		return "accuse"
 	case coordinator.Vote:
 		return "vote"
+	case coordinator.Offer:
+		return "offer"
 	case coordinator.Close:
 		return "close"
 	default:

@@ -20,7 +20,7 @@ const MaxPayload = 1 << 20
 
 const (
 	magicName  = "psychelog/"
-	format     = "13" // changes with the coordinator's rules, which determine the state after a replay
+	format     = "14" // changes with the coordinator's rules, which determine the state after a replay
 	magic      = magicName + format + "\n"
 	headerSize = 4 + sha256.Size + 4
 )

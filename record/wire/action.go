@@ -30,6 +30,7 @@ const (
 	kindAccuse           = 18 // 16, 17 and 19 were seals, verdicts and openings
 	kindVote             = 20
 	kindAdmit            = 21 // only on a chain
+	kindOffer            = 22
 )
 
 // SignedAction is an action whose signature has been verified.
@@ -160,6 +161,10 @@ var formats = map[uint8]format{
 		c.move(a.Reveal[:], "reveal")
 		c.uint16(&a.Claim.Loss, "claimed loss")
 		c.uint32(&a.Claim.Speed, "claimed speed")
+	}),
+	kindOffer: fieldsOf(func(c *coder, a *coordinator.Offer) {
+		c.uint32(&a.Step, "offer's step")
+		c.uint8(&a.Level, "offered level")
 	}),
 	kindHealthCheck: fieldsOf(func(c *coder, a *coordinator.HealthCheck) {
 		c.uint32(&a.Step, "health check's step")

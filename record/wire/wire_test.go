@@ -59,6 +59,7 @@ func allActions() map[string]coordinator.Action {
 		"equivocation": testEquivocation(),
 		"close":        coordinator.Close{},
 		"accuse":       coordinator.Accuse{Step: 5, Client: coordinator.ClientID{6}, Fault: coordinator.FaultSilent},
+		"offer":        coordinator.Offer{Step: 5, Level: 80},
 		"vote":         coordinator.Vote{Step: 5, Client: coordinator.ClientID{6}, Guilty: true},
 	}
 }
@@ -69,7 +70,7 @@ func testUpdate() coordinator.UpdateConfig {
 			WarmupTime: 1, CooldownTime: 2, EpochTime: 300, MaxRoundTrainTime: 4, RoundWitnessTime: 5,
 			WaitingForMembersExtraTime: 6, GlobalBatchSizeWarmupTokens: 7, GlobalBatchSizeStart: 8,
 			GlobalBatchSizeEnd: 9, TotalSteps: 10, InitMinClients: 11, MinClients: 10, WitnessNodes: 9,
-			VerificationPercent: 8, ProbationSteps: 13, EjectionEpochs: 14,
+			VerificationPercent: 8, ProbationSteps: 13, EjectionEpochs: 14, SharesBySpeed: true,
 		},
 		Model: coordinator.Model{
 			MaxSeqLen: 16, ColdStartWarmupSteps: 5,

@@ -155,7 +155,7 @@ static enum code state_witness(struct state *s, const struct key *from, const st
 	if (!member_set_has(round->elected, member)) return ERR_NOT_ELECTED;
 	struct witness *w = &round->witnesses[round->witness_count];
 	host_move(&w->participants, a->witness, sizeof *w - offsetof(struct witness, participants));
-	if (round_overfills(round, w, &s->config)) {
+	if (round_overfills(round, w)) {
 		host_zero(w, sizeof *w);
 		return ERR_INVALID_WITNESS;
 	}
@@ -186,6 +186,7 @@ static enum code state_return_seat(struct state *s, const struct key *from, cons
 	client.state = HEALTHY;
 	client.exited_height = 0;
 	client.returns++;
+	client.offered = 0;
 	client.holds_earlier = 0;
 	client.optimizer_since = s->progress.step;
 	if (client.lateness == FOUND_LATE) client.lateness = LATE;
@@ -215,6 +216,7 @@ static enum code state_apply_action(struct state *s, const struct key *from, con
 	case READY: return state_ready(s, from, a);
 	case RETURN: return state_return_seat(s, from, a);
 	case WITNESS_ROUND: return state_witness(s, from, a);
+	case OFFER: return state_offer(s, from, a);
 	case HEALTH_CHECK: return state_health_check(s, from, a);
 	case REPORT_CHECKPOINT: return state_report(s, from, a);
 	case ACCUSE: return state_accuse(s, from, a);

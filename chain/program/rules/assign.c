@@ -41,20 +41,19 @@ static uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verifi
 void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]) {
 	uint8_t trainers[MAX_CLIENTS], order[MAX_CLIENTS];
 	uint32_t count = assign_trainers(r->batch_seed, r->member_count, verification_percent, trainers);
-	uint32_t owners = count;
+	uint32_t owners = count, equal = 1;
+	host_zero(set, SET_SIZE);
+	while (equal < r->member_count && r->levels[equal] == r->levels[0]) equal++;
+	if (equal < r->member_count) {
+		assign_share_owners(r, trainers, count, set);
+		return;
+	}
 	for (uint32_t i = 0; i < count; i++) order[i] = (uint8_t)i;
 	if (r->batch_size < count) {
 		assign_in_order(count, r->batch_size, r->batch_seed, SALT_BATCH, order);
 		owners = r->batch_size;
 	}
-	host_zero(set, SET_SIZE);
 	for (uint32_t i = 0; i < owners; i++) member_set_add(set, trainers[order[i]]);
-}
-
-// assign_batch_count ports BatchCount.
-uint32_t assign_batch_count(uint32_t members, uint32_t verification_percent, uint32_t batch_size) {
-	uint32_t trainers = members - non_trainers(members, verification_percent);
-	return trainers < batch_size ? trainers : batch_size;
 }
 
 // assign_quorum ports Quorum.

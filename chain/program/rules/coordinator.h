@@ -35,6 +35,7 @@ enum action_kind {
 	ACCUSE = 18,
 	VOTE = 20,
 	ADMIT = 21,
+	OFFER = 22,
 };
 
 // update is an UpdateConfig. The names in its checkpoint have at most MAX_REPO_LENGTH bytes
@@ -62,7 +63,7 @@ struct proof {
 struct action {
 	enum action_kind kind;
 	bool flag;              // Paused, Allowed, Guilty
-	uint8_t fault;
+	uint8_t fault, level;
 	uint32_t number;        // Epoch, Step, Number
 	struct key id;          // Holds, Reveal, Digest, Client, Grantee
 	struct key commitment;  // Commitment, Next
@@ -122,6 +123,12 @@ static inline bool member_set_has(const uint8_t *set, uint32_t member) { return 
 
 static inline void member_set_add(uint8_t *set, uint32_t member) { set[member / 8] |= (uint8_t)(1u << member % 8); }
 
+static inline uint32_t member_set_count(const uint8_t *set) {
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < SET_SIZE; i++) count += (uint32_t)__builtin_popcount(set[i]);
+	return count;
+}
+
 static inline void member_set_remove(uint8_t *set, uint32_t member) { set[member / 8] &= (uint8_t)~(1u << member % 8); }
 
 // Integers in actions, which are not aligned.
@@ -129,12 +136,12 @@ static inline uint16_t uint16_at(const uint8_t *p) { return (uint16_t)(p[0] | p[
 static inline uint32_t uint32_at(const uint8_t *p) { return uint16_at(p) | (uint32_t)uint16_at(p + 2) << 16; }
 static inline uint64_t uint64_at(const uint8_t *p) { return uint32_at(p) | (uint64_t)uint32_at(p + 4) << 32; }
 
-// shuffle.c, assign.c: package assign, for at most MAX_CLIENTS members
+// shuffle.c, share.c, assign.c: package assign, for at most MAX_CLIENTS members
 enum salt { SALT_COMMITTEE, SALT_WITNESS, SALT_BATCH, SALT_JURY };
 void assign_in_order(uint32_t total, uint32_t count, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]);
 void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t set[SET_SIZE]);
 void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]);
-uint32_t assign_batch_count(uint32_t members, uint32_t verification_percent, uint32_t batch_size);
+void assign_share_owners(const struct round *r, const uint8_t *trainers, uint32_t count, uint8_t set[SET_SIZE]);
 uint32_t assign_elected_witnesses(uint32_t members, uint32_t witness_nodes);
 uint32_t assign_quorum(uint32_t n);
 
@@ -230,6 +237,7 @@ void state_room(const struct state *s, struct room *left);
 bool client_after_finding(struct client *c, struct room *left, bool denied);
 bool round_proved_missing(const struct round *r, uint32_t score);
 uint32_t round_score(const struct round *r, const struct filter_keys *keys, const struct key *id);
+uint32_t round_score_positions(const struct round *r, const struct filter_positions *positions);
 bool round_denied(const struct round *r, uint32_t score);
 uint32_t state_seats(const struct state *s);
 uint32_t state_fewest_reports(const struct state *s);
@@ -240,6 +248,11 @@ enum code state_health_check(struct state *s, const struct key *from, const stru
 bool state_ends_before(const struct state *s, uint32_t step);
 void state_start_round(struct state *s, uint64_t now, const struct key *draw);
 
+// offer.c
+enum code state_offer(struct state *s, const struct key *from, const struct action *a);
+bool round_awaits(const struct round *r, uint32_t member, const struct client *c);
+void state_seal(struct state *s, struct round *round);
+
 // reveal.c
 bool client_reveals(const struct client *c, const struct key *value);
 bool round_add_reveal(struct round *r, struct client *client, const struct key *value);
@@ -248,7 +261,7 @@ void state_add_reveal(struct state *s, struct client *client, const struct actio
 // round.c
 void round_elected_set(const struct round *r, const struct config *c, uint8_t set[SET_SIZE]);
 bool round_member_index(const struct round *r, const struct key *id, uint32_t *member);
-bool round_overfills(const struct round *r, const struct witness *w, const struct config *c);
+bool round_overfills(const struct round *r, const struct witness *w);
 bool round_has_quorum(const struct round *r);
 
 // seats.c

@@ -112,6 +112,7 @@ static void reader_config(struct reader *r, struct config *c) {
 	c->verification_percent = reader_uint8(r);
 	c->probation_steps = reader_uint32(r);
 	c->ejection_epochs = reader_uint16(r);
+	c->shares_by_speed = reader_bool(r);
 }
 
 // reader_model ports decoder.model. If the names together are too long to store, the model is
@@ -254,6 +255,10 @@ static void reader_action(struct reader *r, struct action *a) {
 		a->number = reader_uint32(r);
 		reader_hash(r, &a->id);
 		a->flag = reader_bool(r);
+		break;
+	case OFFER:
+		a->number = reader_uint32(r);
+		a->level = reader_uint8(r);
 		break;
 	case CLOSE:
 		break;

@@ -34,7 +34,8 @@ void state_members_to_pending(struct state *s) {
 		struct client *client = &clients->list[i];
 		client->active = client->ready = 0;
 		client->lateness = ON_TIME;
-		client->returns = client->complaints = 0;
+		client->returns = client->excuses = client->offered = 0;
+		client->complaints = 0;
 	}
 	state_make_room(s, MAX_CLIENTS - clients->count);
 	host_move(&pending->list[clients->count], pending->list, pending->count * sizeof(struct client));
@@ -50,7 +51,7 @@ static void forgive(struct clients *clients) {
 		struct client *client = &clients->list[i];
 		if (client->lateness != ON_TIME) client->active = 0;
 		client->lateness = ON_TIME;
-		client->returns = 0;
+		client->returns = client->excuses = 0;
 	}
 }
 

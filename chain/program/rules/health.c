@@ -5,9 +5,14 @@
 // round_score ports Round.score.
 uint32_t round_score(const struct round *r, const struct filter_keys *keys, const struct key *id) {
 	struct filter_positions positions;
-	uint32_t score = 0;
 	bloom_positions(keys, id, &positions);
-	for (uint32_t i = 0; i < r->witness_count; i++) score += bloom_contains_positions(&r->witnesses[i].participants, &positions);
+	return round_score_positions(r, &positions);
+}
+
+// round_score_positions ports Round.score for a client with these positions in the filters.
+uint32_t round_score_positions(const struct round *r, const struct filter_positions *positions) {
+	uint32_t score = 0;
+	for (uint32_t i = 0; i < r->witness_count; i++) score += bloom_contains_positions(&r->witnesses[i].participants, positions);
 	return score;
 }
 
@@ -98,7 +103,7 @@ enum code state_health_check(struct state *s, const struct key *from, const stru
 		if (!round_member_index(round, &id, &member)) return ERR_NOT_MEMBER;
 		if (member_set_has(named, member)) return ERR_INVALID_ACTION;
 		member_set_add(named, member);
-		if (!member_set_has(round->owners, member)) return ERR_FALSE_ACCUSATION;
+		if (!member_set_has(round->owners, member) || member_set_has(round->excused, member)) return ERR_FALSE_ACCUSATION;
 		uint32_t score = round_score(round, &keys, &id);
 		if (!round_proved_missing(round, score)) return ERR_FALSE_ACCUSATION;
 		if (round_denied(round, score)) member_set_add(denied, member);

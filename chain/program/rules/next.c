@@ -21,7 +21,9 @@ bool state_ends_before(const struct state *s, uint32_t step) {
 static void state_round_of(struct state *s, uint32_t step, struct round *round) {
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
 		const struct client *client = &s->epoch.clients.list[i];
-		if (client->state == HEALTHY) round->members[round->member_count++] = client->id;
+		if (client->state != HEALTHY) continue;
+		if (s->config.shares_by_speed) round->levels[round->member_count] = client->level;
+		round->members[round->member_count++] = client->id;
 	}
 	round->height = step - s->epoch.start_step;
 	round->step = step;
@@ -51,6 +53,7 @@ void state_start_round(struct state *s, uint64_t now, const struct key *draw) {
 	if (epoch->round_count == STORED_ROUNDS) list_delete(epoch->rounds, sizeof(struct round), &epoch->round_count, 0);
 	struct round *round = &epoch->rounds[epoch->round_count++];
 	state_round_of(s, s->progress.step, round);
+	state_seal(s, epoch->round_count > 1 ? round - 1 : NULL);
 	round->seed = state_mix_seed(s, draw);
 	if (epoch->round_count > 1) state_seal_challenge(s, round - 1);
 	round_elected_set(round, &s->config, round->elected);

@@ -14,11 +14,10 @@ bool round_member_index(const struct round *r, const struct key *id, uint32_t *m
 	return i >= 0;
 }
 
-// round_overfills ports Round.overfills.
-bool round_overfills(const struct round *r, const struct witness *w, const struct config *c) {
-	uint32_t batches = assign_batch_count(r->member_count, c->verification_percent, r->batch_size);
+// round_overfills ports Round.overfills. Each owner has one batch.
+bool round_overfills(const struct round *r, const struct witness *w) {
 	return bloom_ones_count(&w->participants) > FILTER_HASHES * (uint32_t)r->member_count ||
-	       bloom_ones_count(&w->commitments) > FILTER_HASHES * batches;
+	       bloom_ones_count(&w->commitments) > FILTER_HASHES * member_set_count(r->owners);
 }
 
 // round_has_quorum ports Round.HasQuorum.

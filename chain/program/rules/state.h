@@ -31,6 +31,7 @@ enum {
 	MAX_TRIALS = 8,
 	MAX_JURY = 96,
 	MAX_COMPLAINTS = 3,
+	MAX_EXCUSES = 2,
 	MAX_TRIALS_OF_ONE = 2,
 	TRIAL_ROUNDS = 6,
 	TRIAL_TIME = 60000,
@@ -42,7 +43,7 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte. STATE_VERSION is the version of the Go core's encoding,
 // which has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 12 };
+enum { STATE_VERSION = 13 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
@@ -95,7 +96,7 @@ struct config {
 	uint64_t waiting_for_members_extra_time, global_batch_size_warmup_tokens;
 	uint32_t rounds_per_epoch, global_batch_size_start, global_batch_size_end, total_steps, probation_steps;
 	uint16_t init_min_clients, min_clients, witness_nodes, ejection_epochs;
-	uint8_t verification_percent, unused[3];
+	uint8_t verification_percent, shares_by_speed, unused[2];
 };
 
 // checkpoint stores its repository and then its revision in name.
@@ -126,10 +127,11 @@ struct client {
 	uint8_t state, holds_model, active, lateness;
 	uint8_t ready : 1;  // derived: the member is in epoch.ready
 	uint8_t barred : 1; // derived: the run no longer admits the member
+	uint8_t waited : 1, offered : 1, returns : 2, excuses : 2;
 	uint8_t complaints;
 	uint16_t held_out; // a claim, which no rule uses
 	uint32_t probation_until;
-	uint8_t waited, returns;
+	uint8_t offer, level;
 	uint8_t juror, voted; // bits, one for each trial slot
 	uint32_t holds_earlier, report_step;
 	struct key report;
@@ -156,7 +158,9 @@ struct round {
 	uint8_t warming[SET_SIZE];
 	uint8_t owners[SET_SIZE];  // derived: members that own a batch
 	uint8_t elected[SET_SIZE]; // derived: members that are witnesses
+	uint8_t levels[MAX_CLIENTS];
 	struct key challenge;
+	uint8_t excused[SET_SIZE];
 	struct key members[MAX_CLIENTS];
 	struct witness witnesses[MAX_WITNESSES];
 };
@@ -244,10 +248,10 @@ struct state {
 	struct model model;
 };
 
-_Static_assert(sizeof(struct client) == 136 && sizeof(struct round) == 31152 && sizeof(struct upload) == 272, "layout");
+_Static_assert(sizeof(struct client) == 136 && sizeof(struct round) == 31440 && sizeof(struct upload) == 272, "layout");
 _Static_assert(sizeof(struct trial) == 88 && offsetof(struct epoch, rounds) == 77912, "layout");
 _Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 2488, "layout");
-_Static_assert(offsetof(struct state, pending) == 205008 && offsetof(struct state, authority) == 274656, "layout");
-_Static_assert(offsetof(struct state, model) == 330048 && sizeof(struct state) == 338488, "layout");
+_Static_assert(offsetof(struct state, pending) == 206160 && offsetof(struct state, authority) == 275808, "layout");
+_Static_assert(offsetof(struct state, model) == 331200 && sizeof(struct state) == 339640, "layout");
 
 #endif

@@ -209,7 +209,7 @@ bool state_no_witness_is_awaited(struct state *s) {
 	for (uint32_t member = 0; member < round->member_count; member++) {
 		if (!member_set_has(silent, member)) continue;
 		const struct key *id = &round->members[member];
-		if (lookup_find(&clients, id)->lateness == SLOW) continue;
+		if (!round_awaits(round, member, lookup_find(&clients, id))) continue;
 		if (!member_set_has(round->owners, member) || !round_denied(round, round_score(round, &keys, id))) return false;
 	}
 	return true;
@@ -227,6 +227,7 @@ static bool state_tick_round_witness(struct state *s, uint64_t now, const struct
 	if (s->config.epoch_time != 0 && s->epoch.last_step == 0 && elapsed(s->epoch.start_time, now, s->config.epoch_time))
 		s->epoch.last_step = s->progress.step + 1;
 	if (ends) {
+		state_seal(s, round);
 		state_seal_challenge(s, round);
 		state_enter(s, COOLDOWN, now);
 		return true;

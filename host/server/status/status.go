@@ -165,6 +165,7 @@ type Config struct {
 	VerificationPercent         uint8   `json:"verification_percent"`
 	ProbationSteps              uint32  `json:"probation_steps"`
 	EjectionEpochs              uint16  `json:"ejection_epochs"`
+	SharesBySpeed               bool    `json:"shares_by_speed"`
 }
 
 // Of describes the state s of a run. named is the hash of the run, or zero if it is unknown.
@@ -285,6 +286,7 @@ func configOf(c coordinator.Config) Config {
 		VerificationPercent: c.VerificationPercent,
 		ProbationSteps:      c.ProbationSteps,
 		EjectionEpochs:      c.EjectionEpochs,
+		SharesBySpeed:       c.SharesBySpeed,
 	}
 }
 

@@ -1,0 +1,108 @@
+// Ports core/coordinator/offer.go.
+
+#include "coordinator.h"
+
+enum { LEVEL_GROWTH = 8, LEVEL_SLOW_GROWTH = 2, LEVEL_FALL = 16, LEVEL_EXCUSE = 4 };
+
+// outcome ports the Go type of the same name.
+enum outcome { NO_BATCH, RESULT_COUNTS, RESULT_UNPROVEN, RESULT_DENIED };
+
+// state_offer ports State.offer.
+enum code state_offer(struct state *s, const struct key *from, const struct action *a) {
+	if (s->run_state != WARMUP && s->run_state != ROUND_TRAIN && s->run_state != ROUND_WITNESS) return ERR_WRONG_STATE;
+	if (a->number != s->progress.step) return ERR_WRONG_STEP;
+	struct client *client = state_member(s, from);
+	if (!client || client->state != HEALTHY) return ERR_NOT_MEMBER;
+	if (!s->config.shares_by_speed || a->level == 0) return ERR_INVALID_ACTION;
+	if (client->offered || client->offer == a->level) return ERR_DUPLICATE;
+	client->offer = a->level;
+	client->offered = 1;
+	return ACCEPTED;
+}
+
+// client_is_excused ports Client.isExcused.
+static bool client_is_excused(const struct client *c, uint32_t level) {
+	return (uint32_t)c->offer + LEVEL_EXCUSE < level && c->excuses < MAX_EXCUSES;
+}
+
+// round_awaits ports Round.awaits.
+bool round_awaits(const struct round *r, uint32_t member, const struct client *c) {
+	return c->lateness != SLOW && !client_is_excused(c, r->levels[member]);
+}
+
+// client_raise ports Client.raise.
+static void client_raise(struct client *c, uint32_t level, uint32_t growth) {
+	uint32_t raised = level + growth < c->offer ? level + growth : c->offer;
+	if (raised > c->level) c->level = (uint8_t)raised;
+}
+
+// round_outcomes ports Round.outcomes and returns bad. Most results are in all filters or in none, which
+// the intersection and the union of the filters show.
+static bool round_outcomes(const struct round *r, uint8_t outcomes[MAX_CLIENTS]) {
+	struct filter all = r->witnesses[0].participants, any = all;
+	struct filter_keys keys;
+	struct filter_positions positions;
+	uint32_t owners = 0, denied = 0;
+	for (uint32_t i = 1; i < r->witness_count; i++)
+		for (uint32_t w = 0; w < FILTER_WORDS; w++) {
+			all.word[w] &= r->witnesses[i].participants.word[w];
+			any.word[w] |= r->witnesses[i].participants.word[w];
+		}
+	bloom_new_keys(&keys, r->seed);
+	for (uint32_t member = 0; member < r->member_count; member++) {
+		outcomes[member] = NO_BATCH;
+		if (!member_set_has(r->owners, member)) continue;
+		owners++;
+		bloom_positions(&keys, &r->members[member], &positions);
+		uint32_t score = 0;
+		if (bloom_contains_positions(&all, &positions))
+			score = r->witness_count;
+		else if (bloom_contains_positions(&any, &positions))
+			score = round_score_positions(r, &positions);
+		if (score >= r->witnesses_needed) {
+			outcomes[member] = RESULT_COUNTS;
+		} else if (round_denied(r, score)) {
+			outcomes[member] = RESULT_DENIED;
+			denied++;
+		} else {
+			outcomes[member] = RESULT_UNPROVEN;
+		}
+	}
+	return 3 * denied > (owners > 3 ? owners : 3);
+}
+
+// state_judge ports State.judge.
+static void state_judge(struct state *s, struct round *round) {
+	uint8_t outcomes[MAX_CLIENTS];
+	bool bad = round_outcomes(round, outcomes);
+	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
+	for (uint32_t member = 0; member < round->member_count; member++) {
+		struct client *client = lookup_find(&clients, &round->members[member]);
+		uint32_t outcome = outcomes[member], level = round->levels[member];
+		if (!client || client->level == 0) continue;
+		if (outcome > RESULT_COUNTS && client_is_excused(client, level)) {
+			client->excuses = (client->excuses + 1) & 3;
+			member_set_add(round->excused, member);
+		} else if (bad) {
+			continue;
+		} else if (outcome == RESULT_DENIED) {
+			uint32_t fallen = level > LEVEL_FALL + 1 ? level - LEVEL_FALL : 1;
+			if (fallen < client->level) client->level = (uint8_t)fallen;
+		} else if (outcome == RESULT_COUNTS) {
+			client_raise(client, level, client->lateness == ON_TIME ? LEVEL_GROWTH : LEVEL_SLOW_GROWTH);
+		} else if (outcome == NO_BATCH) {
+			client_raise(client, client->level, LEVEL_SLOW_GROWTH);
+		}
+	}
+}
+
+// state_seal ports State.seal. round is the round that ended, or NULL before the first round of an epoch.
+void state_seal(struct state *s, struct round *round) {
+	if (!s->config.shares_by_speed) return;
+	if (round && round_has_quorum(round)) state_judge(s, round);
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		struct client *client = &s->epoch.clients.list[i];
+		client->offered = 0;
+		if (client->level == 0 || client->level > client->offer) client->level = client->offer;
+	}
+}

@@ -1,0 +1,53 @@
+package programtest
+
+import "github.com/psyche-go/psyche/core/coordinator"
+
+// levelLimits plays rounds whose members have levels near the limits of a byte. In each round, the witnesses
+// deny the result of the first member and hold all others.
+func levelLimits(r *pair) error {
+	config := crowdConfig
+	config.SharesBySpeed, config.VerificationPercent, config.RoundsPerEpoch, config.InitMinClients = true, 0, 100, 4
+	c := &crowd{r: r, now: 100 * second}
+	if _, err := r.genesis(coordinator.Genesis{RunID: "levels", Host: clientID(100_000), Config: config, Model: crowdModel}); err != nil {
+		return err
+	}
+	for i := range 4 {
+		c.must(clientID(i), coordinator.Join{})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	c.tick(4*second, coordinator.Warmup)
+	for i := range 4 {
+		c.must(clientID(i), coordinator.Ready{})
+	}
+	c.tick(second, coordinator.RoundTrain)
+	for _, level := range []uint8{1, 5, 16, 17, 18, 80, 246, 250, 255} {
+		c.loseFirst(level)
+	}
+	return c.err
+}
+
+// loseFirst plays a round with one level for all members.
+func (c *crowd) loseFirst(level uint8) {
+	if c.err != nil {
+		return
+	}
+	s := c.r.s.Clone()
+	for i := range s.Epoch.Clients {
+		client := &s.Epoch.Clients[i]
+		client.Level, client.Offer, client.Lateness = level, 255, coordinator.OnTime
+		s.CurrentRound().Levels[i] = level
+	}
+	if c.err = c.r.load(s); c.err != nil {
+		return
+	}
+	round := c.r.s.CurrentRound()
+	proof := coordinator.WitnessRound{Step: round.Step}
+	for _, id := range round.Members[1:] {
+		proof.Participants.Add(round.Seed, id[:])
+	}
+	for _, id := range round.Members {
+		c.must(id, proof)
+	}
+	c.tick(0, coordinator.RoundWitness)
+	c.tick(0, coordinator.RoundTrain)
+}

@@ -1,0 +1,148 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/core/bloom"
+)
+
+// Changes of a member's level by one round. A difference of 8 doubles or halves a share.
+const (
+	levelGrowth     = 8  // after a result that counts, if the member is on time
+	levelSlowGrowth = 2  // after a result that counts, if the member is late; or without a batch
+	levelFall       = 16 // after a result that a quorum of witnesses denies
+	levelExcuse     = 4  // an offer excuses a missing result if it is more than this below the round's level
+)
+
+// offer records the speed that a member offers.
+func (s *State) offer(from ClientID, a Offer) error {
+	switch {
+	case s.RunState != Warmup && s.RunState != RoundTrain && s.RunState != RoundWitness:
+		return ErrWrongState
+	case a.Step != s.Progress.Step:
+		return ErrWrongStep
+	case !s.isHealthy(from):
+		return ErrNotMember
+	case !s.Config.SharesBySpeed || a.Level == 0:
+		return ErrInvalidAction
+	}
+	client, _ := s.Member(from)
+	if client.Offered || client.Offer == a.Level {
+		return ErrDuplicate
+	}
+	client.Offer, client.Offered = a.Level, true
+	return nil
+}
+
+// seal changes the levels of members at the end of the newest round, before the next round or Cooldown
+// starts. The levels determine the round after the next round: the next round has been fixed since the
+// newest round started (NextRound).
+//
+// A member offers a level, and results that count raise its level to the offer. A result that a quorum
+// denies lowers the level, so a false offer soon loses its share. A member that notices early that it
+// is slow, because it offered less than the level of its batch, is excused: the level falls to the
+// offer, and no finding of witnesses makes the member late. Excuses are few, so that a member cannot keep its
+// share and withhold its results.
+//
+// If witnesses deny the results of more than a third of the trainers, the whole round was slow or witnesses
+// are dishonest, and results change no level.
+func (s *State) seal() {
+	if !s.Config.SharesBySpeed {
+		return
+	}
+	if n := len(s.Epoch.Rounds); n > 0 && s.Epoch.Rounds[n-1].HasQuorum() {
+		s.judge(&s.Epoch.Rounds[n-1])
+	}
+	for i := range s.Epoch.Clients {
+		client := &s.Epoch.Clients[i]
+		client.Offered = false
+		if client.Level == 0 {
+			client.Level = client.Offer
+		}
+		client.Level = min(client.Level, client.Offer)
+	}
+}
+
+// judge changes the levels of a round's members by the results of the round, and records which members
+// are excused.
+func (s *State) judge(round *Round) {
+	outcomes, bad := round.outcomes(s.Config)
+	clients := lookup{clients: s.Epoch.Clients}
+	for member, id := range round.Members {
+		client, outcome := clients.find(id), outcomes[member]
+		if client == nil || client.Level == 0 {
+			continue
+		}
+		level := round.Levels[member]
+		switch {
+		case outcome > resultCounts && client.isExcused(level):
+			client.Excuses++
+			round.Excused.add(member)
+		case bad:
+		case outcome == resultDenied:
+			client.Level = min(client.Level, max(level, levelFall+1)-levelFall)
+		case outcome == resultCounts && client.Lateness == OnTime:
+			client.raise(level, levelGrowth)
+		case outcome == resultCounts:
+			client.raise(level, levelSlowGrowth)
+		case outcome == noBatch:
+			client.raise(client.Level, levelSlowGrowth)
+		}
+	}
+}
+
+// raise raises a level to at most growth levels above a level at which the member succeeded.
+func (c *Client) raise(level uint8, growth int) {
+	c.Level = max(c.Level, uint8(min(int(level)+growth, int(c.Offer))))
+}
+
+// isExcused reports whether the member of a round with this level may lack a result: it offered less, and
+// has excuses left.
+func (c *Client) isExcused(level uint8) bool {
+	return int(c.Offer)+levelExcuse < int(level) && c.Excuses < MaxExcuses
+}
+
+// Awaits reports whether the running round waits for the result of a healthy member, if it waits for any.
+func (s *State) Awaits(c *Client) bool {
+	if round := s.CurrentRound(); round != nil && s.Config.SharesBySpeed {
+		if member, ok := round.MemberIndex(c.ID); ok {
+			return round.awaits(member, c)
+		}
+	}
+	return c.Lateness != Slow
+}
+
+// awaits reports whether the round waits for the result and the proof of a healthy member.
+func (r *Round) awaits(member int, c *Client) bool {
+	return c.Lateness != Slow && !c.isExcused(r.Levels[member])
+}
+
+// outcome is the state of a member's result at the end of a round with a quorum of witnesses.
+type outcome uint8
+
+const (
+	noBatch        outcome = iota
+	resultCounts           // a quorum holds it
+	resultUnproven         // neither
+	resultDenied           // a quorum denies it
+)
+
+// outcomes returns the outcome of each member. bad reports whether a quorum denies the results of more than
+// a third of the trainers, and of more than one.
+func (r *Round) outcomes(c Config) (outcomes []outcome, bad bool) {
+	outcomes = slices.Repeat([]outcome{noBatch}, len(r.Members))
+	owners, keys, denied := r.Owners(c), bloom.NewKeys(r.Seed), 0
+	for _, member := range owners {
+		score := r.score(&keys, r.Members[member])
+		switch {
+		case score >= int(r.WitnessesNeeded):
+			outcomes[member] = resultCounts
+		case len(r.Witnesses)-score >= int(r.WitnessesNeeded):
+			outcomes[member] = resultDenied
+			denied++
+		default:
+			outcomes[member] = resultUnproven
+		}
+	}
+	return outcomes, 3*denied > max(3, len(owners))
+}
