@@ -18,6 +18,7 @@ type assignmentsKey struct {
 	members              int
 	batchSize            uint32
 	percent              uint8
+	levels               [coordinator.MaxClients]uint8
 }
 
 type electedKey struct {
@@ -32,7 +33,7 @@ func newDraws() draws {
 
 // Assignments implements env.Draws.
 func (d *draws) Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment {
-	key := assignmentsKey{r.BatchSeed, r.DataIndex, len(r.Members), r.BatchSize, c.VerificationPercent}
+	key := assignmentsKey{r.BatchSeed, r.DataIndex, len(r.Members), r.BatchSize, c.VerificationPercent, r.Levels}
 	known, ok := d.assignments[key]
 	if !ok {
 		known = r.Assignments(c)

@@ -59,10 +59,13 @@ func (f Failure) smaller() []Options {
 
 // Command returns the command line that repeats a run with its trace.
 func (o Options) Command() string {
-	links := ""
+	switches := ""
 	if o.Links {
-		links = " --links"
+		switches += " --links"
+	}
+	if o.Shares {
+		switches += " --shares"
 	}
 	return fmt.Sprintf("psyche sim --seeds %d..%d --clients %d --rounds %d --faults %s%s --trace",
-		o.Seed, o.Seed, o.Clients, o.Rounds, o.Faults, links)
+		o.Seed, o.Seed, o.Clients, o.Rounds, o.Faults, switches)
 }

@@ -50,6 +50,29 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// TestShares runs a few seeds in which members offer speeds. The members of some runs are honest.
+func TestShares(t *testing.T) {
+	for _, test := range []struct {
+		faults  scenario.Faults
+		clients int
+		seeds   uint64
+	}{
+		{scenario.NoFaults, 8, 5}, {scenario.AllFaults, 8, 15}, {scenario.HonestFaults, 12, 15}, {scenario.LyingWitness | scenario.SilentTrainer, 12, 10},
+		{scenario.Coalition, 16, 5}, {scenario.Starve | scenario.Crash, 12, 10},
+	} {
+		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
+			t.Parallel()
+			summary, err := RunSeeds(t.Context(), SeedOptions{
+				First: 1, Last: test.seeds, Options: Options{Clients: test.clients, Rounds: 12, Faults: test.faults, Shares: true},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report(t, summary.Failure)
+		})
+	}
+}
+
 func report(t *testing.T, f *Failure) {
 	t.Helper()
 	if f != nil {

@@ -26,6 +26,7 @@ type Options struct {
 	Rounds  int             // rounds of the run with faults; about as many follow
 	Faults  scenario.Faults // AllFaults: the seed chooses some
 	Links   bool            // links have a bandwidth, and messages a size
+	Shares  bool            // members offer speeds, which determine their shares
 	Trace   bool            // record a line for every notable event
 
 	rules rules // protocol changes of a test; zero: none
@@ -56,10 +57,10 @@ type world struct {
 	net     *links.Network    // nil: links only have a delay
 	results map[[32]byte]bool // blobs that are results; nil without net
 
-	links, attacks, faults *random.Source
-	cut                    []int // per client: number of partitions between it and the other clients
-	cutHost                []int // per client: number of partitions between it and the host
-	dataDown               int64 // end of the time without data servers
+	links, attacks, faults, offers *random.Source
+	cut                            []int // per client: number of partitions between it and the other clients
+	cutHost                        []int // per client: number of partitions between it and the host
+	dataDown                       int64 // end of the time without data servers
 
 	hash  uint64 // of all events
 	steps uint64 // number of events

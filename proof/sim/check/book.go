@@ -49,6 +49,7 @@ type Checker struct {
 
 	challenges challenges
 	reports    reports
+	shares     shares
 	outlet     outlet
 
 	applying    []uint32                  // per client: the applied step whose replica hash is not compared yet
@@ -67,8 +68,8 @@ func New(run *Run, h Host) *Checker {
 		run: run, host: h, actions: make(map[disk.Signature]bool), acked: make(map[disk.Signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
 		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), admitted: make(map[coordinator.ClientID]bool), courts: newCourts(), challenges: newChallenges(),
-		reports: reportsOf(&coordinator.State{}),
-		late:    make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
+		reports: reportsOf(&coordinator.State{}), shares: sharesOf(&coordinator.State{}),
+		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + scenario.RunID)),
 	}
@@ -91,7 +92,7 @@ func (c *Checker) Clone(h Host) *Checker {
 	other.late, other.slow, other.dropped = maps.Clone(c.late), maps.Clone(c.slow), maps.Clone(c.dropped)
 	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
 	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
-	other.reports = c.reports.clone()
+	other.reports, other.shares = c.reports.clone(), c.shares.clone()
 	other.pace.announced = maps.Clone(c.pace.announced)
 	other.courts, other.challenges, other.outlet = c.courts.clone(), c.challenges.clone(), c.outlet.clone()
 	other.expectation, other.lostActions = nil, nil
@@ -170,7 +171,7 @@ type pace struct {
 	step      uint32
 	began     int64
 	announced map[coordinator.ClientID]int64
-	left      int64 // time of the last departure of a member, which reduces the awaited trainers
+	left      int64 // time of the last departure or offer of a member, which reduces the awaited trainers
 	trained   int64 // longest training of an honest client that ended in this round or the previous one
 	ended     int64 // longest training that ended in this round
 }

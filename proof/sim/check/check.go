@@ -33,7 +33,7 @@ func (c *Checker) Accepted(s *coordinator.State, from coordinator.ClientID, nonc
 	c.actions[name] = true
 	c.promised(name, a)
 	switch a.(type) {
-	case coordinator.Withdraw, coordinator.Vote, coordinator.Equivocation:
+	case coordinator.Withdraw, coordinator.Vote, coordinator.Equivocation, coordinator.Offer:
 		c.pace.left = c.run.Now()
 	}
 	switch a := a.(type) {
@@ -91,6 +91,9 @@ func (c *Checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 	}
 	quorum := QuorumOf(electedOf(round, s.Config))
 	for _, id := range a.Clients {
+		if member, ok := round.MemberIndex(id); ok && round.Excused.Has(member) {
+			c.Violate(NotFramed, "%s was found late in step %d, but it is excused", c.NameOf(id), a.Step)
+		}
 		held := 0
 		for i := range round.Witnesses {
 			if round.Witnesses[i].Participants.Contains(round.Seed, id[:]) {
@@ -143,8 +146,11 @@ func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.epochOver(s, before)
 		c.heldOut(s)
 	}
-	if s.RunState == coordinator.RoundTrain {
+	switch s.RunState {
+	case coordinator.RoundTrain:
 		c.roundBegins(s, before)
+	case coordinator.Cooldown:
+		c.shared(s, nil)
 	}
 	if s.RunState == coordinator.Warmup {
 		c.seated(s, before)
@@ -198,6 +204,7 @@ func (c *Checker) roundBegins(s *coordinator.State, before stateMark) {
 	c.juriesDrawn(round)
 	c.seatsKept(s, round)
 	c.inTerm(s, round)
+	c.shared(s, round)
 	if before.runState == coordinator.Warmup {
 		c.chain.begin(s)
 	}
@@ -359,7 +366,7 @@ func (c *Checker) rewind(s *coordinator.State) {
 	c.rewindEjections(s)
 	clear(c.joined)
 	c.pace, c.courts, c.challenges = pace{}, courtsOf(s), challengesOf(s)
-	c.reports = reportsOf(s)
+	c.reports, c.shares = reportsOf(s), sharesOf(s)
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++

@@ -97,7 +97,8 @@ func IsSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
 
 // silentWitness returns a member that RoundWitness must wait for, or -1. Such a member was elected,
 // has not sent its proof and still can. With a quorum, the round does not wait for a slow member,
-// or for a trainer whose own result a quorum denies. A member that is not healthy at the end of a
+// for a member that offered less than its level and has excuses left, or for a trainer whose own result a
+// quorum denies. A member that is not healthy at the end of a
 // round has left it before.
 func (c *Checker) silentWitness(s *coordinator.State, round *coordinator.Round) int {
 	quorum := QuorumOf(electedOf(round, s.Config))
@@ -115,7 +116,7 @@ func (c *Checker) silentWitness(s *coordinator.State, round *coordinator.Round) 
 				without++
 			}
 		}
-		if len(round.Witnesses) < quorum || !c.slow[id] && (!trains[i] || without < quorum) {
+		if len(round.Witnesses) < quorum || !c.slow[id] && !c.excused(s, round, i) && (!trains[i] || without < quorum) {
 			return i
 		}
 	}
@@ -165,7 +166,7 @@ func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	owners := make(map[int]bool)
 	for _, a := range round.Assignments(s.Config) {
 		id := round.Members[a.Member]
-		if member, ok := s.Member(id); owners[a.Member] || c.slow[id] || !ok || member.State != coordinator.Healthy {
+		if member, ok := s.Member(id); owners[a.Member] || c.slow[id] || !ok || member.State != coordinator.Healthy || c.excused(s, round, a.Member) {
 			continue
 		}
 		owners[a.Member] = true

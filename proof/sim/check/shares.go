@@ -1,0 +1,129 @@
+package check
+
+import (
+	"maps"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Limits of package coordinator, repeated here so that a wrong rule does not change its check.
+const (
+	mostGrowth  = 8
+	idleGrowth  = 2
+	fall        = 16
+	excusedFrom = 4
+	mostExcuses = 2
+)
+
+// shares are the levels of the members of the newest round after the last seal, and their excuses in this term.
+type shares struct {
+	levels  map[coordinator.ClientID]uint8
+	excuses map[coordinator.ClientID]int
+}
+
+// sharesOf returns the shares of a state.
+func sharesOf(s *coordinator.State) shares {
+	x := shares{make(map[coordinator.ClientID]uint8), make(map[coordinator.ClientID]int)}
+	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for _, m := range members {
+			x.levels[m.ID], x.excuses[m.ID] = m.Level, int(m.Excuses)
+		}
+	}
+	return x
+}
+
+func (x shares) clone() shares { return shares{maps.Clone(x.levels), maps.Clone(x.excuses)} }
+
+// excused reports whether a round does not wait for a member because of its offer.
+func (c *Checker) excused(s *coordinator.State, round *coordinator.Round, i int) bool {
+	id := round.Members[i]
+	member, ok := s.Member(id)
+	offered := ok && int(member.Offer)+excusedFrom < int(round.Levels[i]) && c.shares.excuses[id] < mostExcuses
+	return offered || round.Excused.Has(i)
+}
+
+// shared checks the levels of a new round, which were fixed when the previous round began, and the levels of
+// the round after it. In Cooldown, round is nil.
+func (c *Checker) shared(s *coordinator.State, round *coordinator.Round) {
+	if !s.Config.SharesBySpeed {
+		return
+	}
+	if round != nil && round.Height > 0 {
+		for i, id := range round.Members {
+			if known, ok := c.shares.levels[id]; ok && round.Levels[i] != known {
+				c.Violate(SharesRight, "%s has the level %d in step %d, but %d was fixed before", c.NameOf(id), round.Levels[i], round.Step, known)
+			}
+		}
+	}
+	if round != nil && round.Height%termRounds == 0 {
+		clear(c.shares.excuses)
+	}
+	ended := len(s.Epoch.Rounds) - 1
+	if round != nil {
+		ended--
+	}
+	if ended >= 0 {
+		c.sealed(s, &s.Epoch.Rounds[ended])
+	}
+	c.shares.levels = sharesOf(s).levels
+}
+
+// sealed checks the change of levels by the results of a round that ended.
+func (c *Checker) sealed(s *coordinator.State, ended *coordinator.Round) {
+	results := resultsOf(ended, s.Config)
+	for i, id := range ended.Members {
+		member, ok := s.Member(id)
+		before := c.shares.levels[id]
+		if !ok || before == 0 {
+			continue
+		}
+		had, held, denied := results.had[i], results.held[i], results.denied[i]
+		if ended.Excused.Has(i) {
+			c.shares.excuses[id]++
+			if held || !had || int(member.Offer)+excusedFrom >= int(ended.Levels[i]) || c.shares.excuses[id] > mostExcuses {
+				c.Violate(SharesRight, "%s is excused in step %d: held %t, level %d, offer %d, %d excuses", c.NameOf(id), ended.Step, held, ended.Levels[i], member.Offer, c.shares.excuses[id])
+			}
+			denied = false
+		}
+		lowest, highest := int(before), int(before)
+		switch {
+		case !results.quorum || results.bad:
+		case held:
+			highest = max(highest, int(ended.Levels[i])+mostGrowth)
+		case !had:
+			highest += idleGrowth
+		case denied:
+			lowest = max(1, min(lowest, int(ended.Levels[i])-fall))
+		}
+		lowest = min(lowest, int(member.Offer))
+		if now := int(member.Level); now < lowest || now > highest || now > int(member.Offer) {
+			c.Violate(SharesRight, "%s has the level %d after step %d, want %d to %d, and at most its offer, %d", c.NameOf(id), now, ended.Step, lowest, highest, member.Offer)
+		}
+	}
+}
+
+// results are the results of a round by the proofs of its witnesses.
+type results struct {
+	quorum, bad       bool
+	had, held, denied map[int]bool // by member
+}
+
+func resultsOf(round *coordinator.Round, config coordinator.Config) results {
+	needed := QuorumOf(electedOf(round, config))
+	x := results{len(round.Witnesses) >= needed, false, make(map[int]bool), make(map[int]bool), make(map[int]bool)}
+	missing := 0
+	for _, a := range round.Assignments(config) {
+		with := 0
+		for k := range round.Witnesses {
+			if round.Witnesses[k].Participants.Contains(round.Seed, round.Members[a.Member][:]) {
+				with++
+			}
+		}
+		x.had[a.Member], x.held[a.Member], x.denied[a.Member] = true, with >= needed, len(round.Witnesses)-with >= needed
+		if x.denied[a.Member] {
+			missing++
+		}
+	}
+	x.bad = missing > 1 && 3*missing > len(x.had)
+	return x
+}
