@@ -59,7 +59,7 @@ func testState(t testing.TB) coordinator.State {
 	s.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2PGcs, Origin: coordinator.CheckpointGcs, Repo: "bucket", Revision: "prefix", Digest: id(10), Step: 38}
 	s.Earlier = []coordinator.Recorded{{Step: 10, Digest: id(11)}, {Step: 20, Digest: id(12)}}
 	s.Uploads = []coordinator.Upload{{Reporter: id(4), Step: 20, Digest: id(12), Tries: 2, Since: 33, Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "other", Revision: "v"}}}
-	s.Lapses = []coordinator.Lapse{{First: 3, Last: 5}, {First: 11, Last: 20}}
+	s.RollbackGaps = []coordinator.RollbackGap{{First: 3, Last: 5}, {First: 11, Last: 20}}
 	s.OriginStep = 1
 	now := uint64(100 * second)
 	for ; s.RunState != coordinator.RoundTrain; now += 2 * second {
@@ -153,7 +153,7 @@ func TestDecodeRefuses(t *testing.T) {
 		t.Error("an account of zeros is accepted")
 	}
 	for name, at := range map[string]int{
-		"magic": 0, "version": 8, "run state": 12, "pending pause": 13, "run id": 17, "progress": 152 + 3, "earlier": 172, "uploads": 176, "lapses": 180,
+		"magic": 0, "version": 8, "run state": 12, "pending pause": 13, "run id": 17, "progress": 152 + 3, "earlier": 172, "uploads": 176, "rollback gaps": 180,
 		"verification": 184 + 84, "rounds": 2488 + 24, "ready": 2488 + 29, "trials": 1776, "slot": 1784 + 80, "members": 2488 + 73,
 	} {
 		bad := slices.Clone(good)

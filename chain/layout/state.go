@@ -11,7 +11,7 @@ const (
 	roundSize         = 31_440
 	recordedSize      = 40
 	uploadSize        = 272
-	lapseSize         = 8
+	rollbackGapSize   = 8
 	authorizationSize = 176
 	ejectionSize      = 40
 )
@@ -42,14 +42,14 @@ func (a *account) state(s *coordinator.State) {
 	a.uint32(&s.OriginStep)
 	earlier := a.count(len(s.Earlier), coordinator.MaxEarlier, "earlier checkpoints")
 	uploads := a.count(len(s.Uploads), coordinator.MaxUploads, "uploads")
-	lapses := a.count(len(s.Lapses), coordinator.MaxLapses, "lapses")
+	gaps := a.count(len(s.RollbackGaps), coordinator.MaxRollbackGaps, "rollback gaps")
 	a.config(&s.Config)
 	list(a, &s.Earlier, earlier, coordinator.MaxEarlier, recordedSize, func(r *coordinator.Recorded) {
 		a.key(&r.Digest)
 		a.uint32(&r.Step)
 	})
 	list(a, &s.Uploads, uploads, coordinator.MaxUploads, uploadSize, a.upload)
-	list(a, &s.Lapses, lapses, coordinator.MaxLapses, lapseSize, func(l *coordinator.Lapse) {
+	list(a, &s.RollbackGaps, gaps, coordinator.MaxRollbackGaps, rollbackGapSize, func(l *coordinator.RollbackGap) {
 		a.uint32(&l.First)
 		a.uint32(&l.Last)
 	})

@@ -166,7 +166,7 @@ func endsAtAnIntermediateCheckpoint(r *pair) error {
 		return err
 	}
 	c.tick(20*second, coordinator.Finished)
-	if c.r.s.Model.Checkpoint.Step != 1 || !slices.Equal(c.r.s.Lapses, []coordinator.Lapse{{First: 2, Last: 2}}) || c.r.s.PendingPause {
+	if c.r.s.Model.Checkpoint.Step != 1 || !slices.Equal(c.r.s.RollbackGaps, []coordinator.RollbackGap{{First: 2, Last: 2}}) || c.r.s.PendingPause {
 		c.fail("the run ends with %s", c.r.s.String())
 	}
 	return c.err

@@ -77,10 +77,10 @@ var disturbances = []func(*generator, *coordinator.State){
 			s.Pending[i].HoldsModel = true
 		}
 	},
-	func(g *generator, s *coordinator.State) { // lapses
-		s.Lapses = nil
-		for i := range uint32(coordinator.MaxLapses) {
-			s.Lapses = append(s.Lapses, coordinator.Lapse{First: 3*i + 1 + uint32(g.IntN(2)), Last: 3*i + 3})
+	func(g *generator, s *coordinator.State) { // rollback gaps
+		s.RollbackGaps = nil
+		for i := range uint32(coordinator.MaxRollbackGaps) {
+			s.RollbackGaps = append(s.RollbackGaps, coordinator.RollbackGap{First: 3*i + 1 + uint32(g.IntN(2)), Last: 3*i + 3})
 		}
 	},
 	func(g *generator, s *coordinator.State) { // later, or at the end, when the round is no longer stored

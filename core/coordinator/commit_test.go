@@ -210,11 +210,11 @@ func TestTheWaitFitsTheLoss(t *testing.T) {
 			r.Uploads = []Upload{{Reporter: clientID("b"), Step: 800, Digest: clientID("y"), Tries: MaxUploadTries}}
 		}, 1000 * 30 * second / 16},
 		"the model lacks most of them": {1000, 30 * second, func(r *run) {
-			r.Lapses = []Lapse{{First: 1, Last: 500}, {First: 601, Last: 900}}
+			r.RollbackGaps = []RollbackGap{{First: 1, Last: 500}, {First: 601, Last: 900}}
 		}, 200 * 30 * second / 16},
-		"the upload lacks some too, and a lapse came after the model": {1000, 30 * second, func(r *run) {
+		"the upload lacks some too, and a rollback gap came after the model": {1000, 30 * second, func(r *run) {
 			r.Progress.Step = 1011
-			r.Lapses = []Lapse{{First: 1, Last: 820}, {First: 991, Last: 1010}}
+			r.RollbackGaps = []RollbackGap{{First: 1, Last: 820}, {First: 991, Last: 1010}}
 			r.Uploads = []Upload{{Reporter: clientID("b"), Step: 800, Digest: clientID("y")}}
 		}, 170 * 30 * second / 16},
 		"the model was named at step 701": {1000, 30 * second, func(r *run) { r.OriginStep = 701 }, 300 * 30 * second / 16},

@@ -19,9 +19,9 @@ const (
 	authorizationSize = 32 + 4 + 8 + 2 // without the delegates
 	ejectionSize      = 32 + 4 + 1
 
-	recordedSize = 4 + 32
-	uploadSize   = 32 + 4 + 32 + 1 + 1 + 1 + 4 + 1 // without the texts
-	lapseSize    = 4 + 4
+	recordedSize    = 4 + 32
+	uploadSize      = 32 + 4 + 32 + 1 + 1 + 1 + 4 + 1 // without the texts
+	rollbackGapSize = 4 + 4
 )
 
 // maxModelSize is the size of a model with the longest texts and the largest definition.
@@ -38,7 +38,7 @@ const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModel
 	4*MaxClients*(clientSize+32) + MaxClients*32 +
 	1 + StoredRounds*(roundSize+MaxClients*(32+1)+MaxWitnesses*witnessSize) +
 	8 + 3*32 + 8 + 4 +
-	4 + 4*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize + MaxTrials*trialSize
+	4 + 4*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxRollbackGaps*rollbackGapSize + MaxTrials*trialSize
 
 // AppendTo appends the canonical bytes of the state to b: a version byte, then every field in the
 // order of declaration. Integers are little endian and of fixed width; a length precedes each list

@@ -26,7 +26,7 @@ func goldenState(t testing.TB) State {
 	s.finishEpoch("x")
 	s.must("b", ReportUpload{Step: 2, Digest: clientID("x"), Place: Location{Kind: CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)}})
 	s.must("a", ReportUpload{Step: 2, Digest: clientID("x"), Place: Location{Kind: CheckpointGcs, Repo: "bucket", Revision: "prefix"}})
-	s.Earlier, s.Lapses = []Recorded{{Step: 1, Digest: clientID("w")}}, []Lapse{{First: 1, Last: 1}} // simulates earlier events
+	s.Earlier, s.RollbackGaps = []Recorded{{Step: 1, Digest: clientID("w")}}, []RollbackGap{{First: 1, Last: 1}} // simulates earlier events
 	for _, name := range []string{"e", "g", "h"} {
 		s.must("door", Authorize{Grantee: clientID(name), Allowed: true})
 	}
@@ -244,13 +244,13 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 			}
 		}},
 		{"uploads", func(s *State) { s.Model.Checkpoint = s.Model.Checkpoint.origin() }},
-		{"lapses", func(s *State) { s.Lapses = make([]Lapse, MaxLapses+1) }},
+		{"rollback gaps", func(s *State) { s.RollbackGaps = make([]RollbackGap, MaxRollbackGaps+1) }},
 		{"earlier checkpoints", func(s *State) { s.Earlier[0].Step = 2 }},
 		{"origin step", func(s *State) { s.OriginStep = 0 }},
 		{"origin step", func(s *State) { s.OriginStep = s.Progress.Step + 1 }},
-		{"lapses", func(s *State) { s.Lapses[0].First = 2 }},
-		{"lapses", func(s *State) { s.Lapses[0].Last = s.Progress.Step }},
-		{"lapses", func(s *State) { s.Lapses = append(s.Lapses, s.Lapses[0]) }},
+		{"rollback gaps", func(s *State) { s.RollbackGaps[0].First = 2 }},
+		{"rollback gaps", func(s *State) { s.RollbackGaps[0].Last = s.Progress.Step }},
+		{"rollback gaps", func(s *State) { s.RollbackGaps = append(s.RollbackGaps, s.RollbackGaps[0]) }},
 		{"pending", func(s *State) { s.Pending[0].ID = clientID("nobody") }},
 		{"pending", func(s *State) { s.Authority.Ejections[0].Client = s.Pending[0].ID }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].OptimizerSince = s.Progress.Step + 1 }},
@@ -377,7 +377,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	c.Authority.Ejections[0].Until++
 	c.Earlier[0].Step++
 	c.Uploads[0].Tries++
-	c.Lapses[0].Last++
+	c.RollbackGaps[0].Last++
 	if !bytes.Equal(before, state.AppendTo(nil)) {
 		t.Error("a change of the copy changed the original")
 	}

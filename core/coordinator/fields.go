@@ -184,9 +184,9 @@ func (c *coder) uploads(s *State) {
 		c.uint32(&u.Since, "uploads")
 		c.uint8(&u.Tries, "uploads")
 	})
-	moveList(c, &s.Lapses, "lapses", MaxLapses, lapseSize, func(l *Lapse) {
-		c.uint32(&l.First, "lapses")
-		c.uint32(&l.Last, "lapses")
+	moveList(c, &s.RollbackGaps, "rollback gaps", MaxRollbackGaps, rollbackGapSize, func(l *RollbackGap) {
+		c.uint32(&l.First, "rollback gaps")
+		c.uint32(&l.Last, "rollback gaps")
 	})
 }
 

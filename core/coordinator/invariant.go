@@ -42,7 +42,7 @@ import (
 //     checkpoint exists only during rounds or in Cooldown, and is later than the checkpoint.
 //   - Uploads refer to checkpoints no later than the current one. An upload of the current step has the
 //     current digest. Each reporter has at most one upload, at a valid location. Earlier checkpoints and
-//     lapses are in the order of their steps, and lapses do not overlap. If the checkpoint is not from
+//     rollback gaps are in the order of their steps, and rollback gaps do not overlap. If the checkpoint is not from
 //     peers, there are neither uploads nor earlier checkpoints.
 func (s *State) Check() error {
 	if broken := s.brokenInvariant((*Round).electedSet); broken != "" {

@@ -97,7 +97,7 @@ func (s *State) Clone() State {
 	c.Departed = slices.Clone(s.Departed)
 	c.Earlier = slices.Clone(s.Earlier)
 	c.Uploads = slices.Clone(s.Uploads)
-	c.Lapses = slices.Clone(s.Lapses)
+	c.RollbackGaps = slices.Clone(s.RollbackGaps)
 	c.Trials = slices.Clone(s.Trials)
 	return c
 }

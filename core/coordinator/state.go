@@ -19,7 +19,7 @@ const (
 	MaxUploads        = 4    // reported by members, one for each member
 	MaxUploadTries    = 3    // Warmups in which no member got the model before an upload is dropped
 	MaxEarlier        = 8    // recorded checkpoints whose upload may still be reported
-	MaxLapses         = 8    // the oldest is forgotten
+	MaxRollbackGaps   = 8    // the oldest is forgotten
 	TermRounds        = 32   // rounds after which an epoch forgives lateness and returns
 	MaxReturns        = 3    // of one member in one term
 	MaxTrials         = 8    // at the same time
@@ -239,9 +239,9 @@ type Upload struct {
 	Tries    uint8  // Warmups since the newest recorded checkpoint in which no member got the model from this upload
 }
 
-// Lapse is a range of steps that the run counted but its model does not include, because the run
+// RollbackGap is a range of steps that the run counted but its model does not include, because the run
 // continued from an earlier model. Their data is not trained on again.
-type Lapse struct {
+type RollbackGap struct {
 	First, Last uint32
 }
 
@@ -313,9 +313,9 @@ type State struct {
 	ColdStart     bool // the next epoch starts with fresh optimizers
 	Closed        bool // ended permanently by Close: Finished, or Paused and Finished at the next tick
 
-	OriginStep uint32     // first step that the model of the checkpoint's origin does not include
-	Earlier    []Recorded // checkpoints before Model.Checkpoint, oldest first; only if Model.Checkpoint has a P2P kind
-	Uploads    []Upload   // in order of acceptance
-	Lapses     []Lapse    // ascending
-	Trials     []Trial    // in order of accusation, at most MaxTrials
+	OriginStep   uint32        // first step that the model of the checkpoint's origin does not include
+	Earlier      []Recorded    // checkpoints before Model.Checkpoint, oldest first; only if Model.Checkpoint has a P2P kind
+	Uploads      []Upload      // in order of acceptance
+	RollbackGaps []RollbackGap // ascending
+	Trials       []Trial       // in order of accusation, at most MaxTrials
 }

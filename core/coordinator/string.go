@@ -27,7 +27,7 @@ func (s *State) String() string {
 		p.line("upload of ", u.Reporter.String(), ": ", ClientID(u.Digest).String(), " of step ", num(u.Step), " at ", u.Place.String(),
 			p.flag(u.Tries > 0, ", tried "+num(uint32(u.Tries))+" times"))
 	}
-	for _, l := range s.Lapses {
+	for _, l := range s.RollbackGaps {
 		p.line("not in the model: steps ", num(l.First), " to ", num(l.Last))
 	}
 	if s.active() || s.RunState == Warmup {

@@ -292,7 +292,7 @@ func (s *State) tickPaused(now uint64) bool {
 	return true
 }
 
-// finish ends the run. Before that, it records the steps that the last model lacks as a lapse.
+// finish ends the run. Before that, it records the steps that the last model lacks as a rollback gap.
 func (s *State) finish(now uint64) {
 	s.noteLapse()
 	s.enter(Finished, now)

@@ -177,11 +177,11 @@ func (s *State) membersTime() uint64 {
 }
 
 // seen returns how many steps, starting with first, the checkpoint's model includes as far as is
-// known. Steps of lapses do not count.
+// known. Steps of rollback gaps do not count.
 func (s *State) seen(first uint32) uint32 {
 	last := s.Model.Checkpoint.Step
 	seen := max(last+1, first) - first
-	for _, l := range s.Lapses {
+	for _, l := range s.RollbackGaps {
 		if from, to := max(l.First, first), min(l.Last, last); from <= to {
 			seen -= to - from + 1
 		}
@@ -256,7 +256,7 @@ func (s *State) waitsAgain() bool {
 // Therefore a false report cannot delay the run longer than that.
 //
 // The numbers of epoch, step and sequence continue: no data is trained on twice, and the steps
-// missing from the model are recorded as a lapse. If only optimizer states are lost, they are
+// missing from the model are recorded as a rollback gap. If only optimizer states are lost, they are
 // reset.
 func (s *State) fallBackIfModelIsGone(members []Client) {
 	checkpoint := &s.Model.Checkpoint
@@ -329,11 +329,11 @@ func (s *State) noteLapse() {
 	if first >= next {
 		return
 	}
-	s.Lapses = slices.DeleteFunc(s.Lapses, func(l Lapse) bool { return l.First >= first })
-	if len(s.Lapses) == MaxLapses {
-		s.Lapses = slices.Delete(s.Lapses, 0, 1)
+	s.RollbackGaps = slices.DeleteFunc(s.RollbackGaps, func(l RollbackGap) bool { return l.First >= first })
+	if len(s.RollbackGaps) == MaxRollbackGaps {
+		s.RollbackGaps = slices.Delete(s.RollbackGaps, 0, 1)
 	}
-	s.Lapses = append(s.Lapses, Lapse{First: first, Last: next - 1})
+	s.RollbackGaps = append(s.RollbackGaps, RollbackGap{First: first, Last: next - 1})
 }
 
 // brokenUploads describes an invalid entry in the lists of this file.
@@ -342,8 +342,8 @@ func (s *State) brokenUploads() string {
 	switch {
 	case len(s.Earlier) > MaxEarlier:
 		return "earlier checkpoints"
-	case len(s.Lapses) > MaxLapses:
-		return "lapses"
+	case len(s.RollbackGaps) > MaxRollbackGaps:
+		return "rollback gaps"
 	case len(s.Uploads) > MaxUploads:
 		return "uploads"
 	}
@@ -375,9 +375,9 @@ func (s *State) brokenUploads() string {
 		return "origin step"
 	}
 	next := uint32(1)
-	for _, l := range s.Lapses {
+	for _, l := range s.RollbackGaps {
 		if l.First < next || l.Last < l.First || l.Last >= s.Progress.Step {
-			return "lapses"
+			return "rollback gaps"
 		}
 		next = l.Last + 1
 	}

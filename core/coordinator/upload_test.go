@@ -13,7 +13,7 @@ func TestContinuedRunStartsCold(t *testing.T) {
 	genesis := Genesis{RunID: "walk", Host: host, Config: testConfig(), Model: testModel(), Progress: Progress{Epoch: 3, Step: 10, DataIndex: 72}}
 	genesis.Model.ColdStartWarmupSteps = 2
 	r := newRunOf(t, genesis, "a", "b", "c")
-	if !r.Epoch.ColdStart || r.Epoch.StartStep != 10 || len(r.Lapses) != 0 {
+	if !r.Epoch.ColdStart || r.Epoch.StartStep != 10 || len(r.RollbackGaps) != 0 {
 		t.Errorf("the epoch does not start cold:\n%s", r.String())
 	}
 	r.finishEpoch("x")

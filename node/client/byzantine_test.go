@@ -241,8 +241,8 @@ func TestFalseReportsOfIntermediateCheckpoints(t *testing.T) {
 				t.Errorf("got %+v; want len(lost) == 0", lost)
 			}
 		}
-		if s := w.host.State(); f.reports.Load() == 0 || len(s.Lapses) > 0 {
-			t.Errorf("%d false reports, lapses %v", f.reports.Load(), s.Lapses)
+		if s := w.host.State(); f.reports.Load() == 0 || len(s.RollbackGaps) > 0 {
+			t.Errorf("%d false reports, rollback gaps %v", f.reports.Load(), s.RollbackGaps)
 		}
 	})
 }

@@ -81,8 +81,8 @@ func TestAllDesynchronise(t *testing.T) {
 			return s.Epoch.StartStep > 5 && s.RunState == coordinator.RoundTrain
 		})
 		after := w.host.State() // they continue from the model that they reported in the round before
-		if c := after.Model.Checkpoint; c.Step != before.Step+1 || len(after.Lapses) != 1 || after.Lapses[0].First != c.Step+1 {
-			t.Errorf("the run continued from %+v with lapses %+v, before was %+v", c, after.Lapses, before)
+		if c := after.Model.Checkpoint; c.Step != before.Step+1 || len(after.RollbackGaps) != 1 || after.RollbackGaps[0].First != c.Step+1 {
+			t.Errorf("the run continued from %+v with rollback gaps %+v, before was %+v", c, after.RollbackGaps, before)
 		}
 		for _, m := range members {
 			if ready := all[event.Ready](m); len(ready) != 3 || ready[2].Source != "held" || ready[2].Digest != hexOf(after.Model.Checkpoint.Digest) {

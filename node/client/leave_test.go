@@ -139,8 +139,8 @@ func oneOfTwoLeaves(t *testing.T, leave moment, p promise, lag uint32) {
 	c := w.launch(2, lagging)
 	finishEqual(w, b, c)
 	checkNobodyAccused(t, w, []*member{a, b, c})
-	if s := w.host.State(); len(s.Lapses) > 0 && s.Lapses[0].Last-s.Lapses[0].First > 0 {
-		t.Errorf("lapses: %v", s.Lapses)
+	if s := w.host.State(); len(s.RollbackGaps) > 0 && s.RollbackGaps[0].Last-s.RollbackGaps[0].First > 0 {
+		t.Errorf("rollback gaps: %v", s.RollbackGaps)
 	}
 }
 

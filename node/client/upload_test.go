@@ -59,8 +59,8 @@ func TestLostModelComesFromAnUpload(t *testing.T) {
 		}
 		finishEqual(w, c, d)
 		state := w.host.State()
-		if len(state.Lapses) != 1 || state.Lapses[0].First != saved.Step+1 || state.Progress.DataIndex != 15*12 {
-			t.Errorf("lapses %+v, data index %d", state.Lapses, state.Progress.DataIndex)
+		if len(state.RollbackGaps) != 1 || state.RollbackGaps[0].First != saved.Step+1 || state.Progress.DataIndex != 15*12 {
+			t.Errorf("rollback gaps %+v, data index %d", state.RollbackGaps, state.Progress.DataIndex)
 		}
 	})
 }

@@ -262,13 +262,13 @@ func (v *view) modelSyncTime() time.Duration {
 	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
 }
 
-// lapseNow returns the newest rollback gap. It reports whether the model that the epoch starts from
+// newestRollbackGap returns the newest rollback gap. It reports whether the model that the epoch starts from
 // lacks the steps of this gap.
-func (v *view) lapseNow() (coordinator.Lapse, bool) {
+func (v *view) newestRollbackGap() (coordinator.RollbackGap, bool) {
 	s := v.state
-	if len(s.Lapses) == 0 {
-		return coordinator.Lapse{}, false
+	if len(s.RollbackGaps) == 0 {
+		return coordinator.RollbackGap{}, false
 	}
-	newest := s.Lapses[len(s.Lapses)-1]
+	newest := s.RollbackGaps[len(s.RollbackGaps)-1]
 	return newest, newest.Last+1 == s.Epoch.StartStep
 }

@@ -56,8 +56,8 @@ func (n *Node) enter(m *modelsync.Model, key core.Epoch, step uint32, hash, befo
 		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,
 	})
 	n.step(core.Entered{})
-	if lapse, lost := n.run.lapseNow(); lost {
-		n.report.log.Warn("the run continues from an older model; the results of some counted steps are lost", "first_step", lapse.First, "last_step", lapse.Last)
+	if gap, lost := n.run.newestRollbackGap(); lost {
+		n.report.log.Warn("the run continues from an older model; the results of some counted steps are lost", "first_step", gap.First, "last_step", gap.Last)
 	}
 	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
 }

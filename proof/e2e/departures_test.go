@@ -279,7 +279,7 @@ func lostOf(t *testing.T, journal string, steps uint32) (lost int) {
 	if s := final.State; s.RunState != coordinator.Finished || s.Progress.Step != steps+1 {
 		t.Errorf("the run ends as %v before step %d", s.RunState, s.Progress.Step)
 	}
-	for _, l := range final.State.Lapses {
+	for _, l := range final.State.RollbackGaps {
 		for step := l.First; step <= l.Last; step++ {
 			if counted[step] {
 				lost++

@@ -46,7 +46,7 @@ func (p *play) check(log string) error {
 		}
 	}
 	for _, step := range r.steps {
-		if !a.applied[step] && !lapsed(r, step) {
+		if !a.applied[step] && !isMissing(r, step) {
 			p.found("lost", "no member applied step %d", step)
 		}
 	}
@@ -66,7 +66,7 @@ func (p *play) checkEnd(r *record) {
 	if s.RunState != coordinator.Finished {
 		p.found("unfinished", "the log ends in %v of step %d, before the end of the run", s.RunState, s.Progress.Step)
 	}
-	for _, l := range s.Lapses {
+	for _, l := range s.RollbackGaps {
 		// The last steps of a rollback gap counted nothing if they had no quorum of witnesses, as when an
 		// epoch ends for lack of witnesses.
 		for one := r.plans[l.Last]; one != nil && !one.quorum() && l.Last >= l.First; one = r.plans[l.Last] {
@@ -86,7 +86,7 @@ func (p *play) checkEnd(r *record) {
 }
 
 // during describes what happened to members in lost steps.
-func (p *play) during(l coordinator.Lapse) string {
+func (p *play) during(l coordinator.RollbackGap) string {
 	names := map[string][]string{}
 	for _, m := range p.members {
 		m.mu.Lock()
@@ -339,9 +339,9 @@ func (p *play) checkLoss(a *account) {
 	}
 }
 
-// lapsed reports whether the run lost a step.
-func lapsed(r *record, step uint32) bool {
-	for _, l := range r.final.Lapses {
+// isMissing reports whether the run lost a step.
+func isMissing(r *record, step uint32) bool {
+	for _, l := range r.final.RollbackGaps {
 		if l.First <= step && step <= l.Last {
 			return true
 		}

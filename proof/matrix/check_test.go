@@ -135,11 +135,11 @@ func TestChecks(t *testing.T) {
 			u.r.final.Authority.Ejections = make([]coordinator.Ejection, 1)
 		}, "ejected", "1 members"},
 		{"steps are lost", func(u *trainedRun) {
-			u.r.final.Lapses = []coordinator.Lapse{{First: 1, Last: 1}}
+			u.r.final.RollbackGaps = []coordinator.RollbackGap{{First: 1, Last: 1}}
 			u.p.members[1].note(1, absent, "it left")
 		}, "lost", "client-2: it left in step 1"},
-		{"a round without a quorum is in a lapse", func(u *trainedRun) {
-			u.r.final.Lapses = []coordinator.Lapse{{First: 1, Last: 1}}
+		{"a round without a quorum is in a rollback gap", func(u *trainedRun) {
+			u.r.final.RollbackGaps = []coordinator.RollbackGap{{First: 1, Last: 1}}
 			u.r.plans[1].proofs, u.r.plans[1].elected = 0, []string{u.id(1)}
 			u.p.members[1].note(1, absent, "it left")
 		}, "", ""},

@@ -124,7 +124,7 @@ func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *chec
 			}
 		}
 		lost = 0
-		for _, l := range s.Lapses {
+		for _, l := range s.RollbackGaps {
 			lost += int64(l.Last - l.First + 1)
 		}
 		return changed
@@ -198,7 +198,7 @@ func fallBack(seed uint64, host rules) (lost bool, violation *check.Violation) {
 				}
 			})
 		}
-		lost = lost || len(s.Lapses) > 0
+		lost = lost || len(s.RollbackGaps) > 0
 		return changed
 	}
 	w = newWorld(o)

@@ -297,6 +297,6 @@ void state_fall_back_if_model_is_gone(struct state *s);
 void state_count_try(struct state *s);
 void state_remember(struct state *s, uint32_t step, const struct key *digest);
 void state_recorded_as(const struct state *s, const struct key *digest, struct client *c);
-void state_note_lapse(struct state *s);
+void state_note_rollback_gap(struct state *s);
 
 #endif

@@ -25,7 +25,7 @@ enum {
 	MAX_UPLOADS = 4,
 	MAX_UPLOAD_TRIES = 3,
 	MAX_EARLIER = 8,
-	MAX_LAPSES = 8,
+	MAX_ROLLBACK_GAPS = 8,
 	TERM_ROUNDS = 32,
 	MAX_RETURNS = 3,
 	MAX_TRIALS = 8,
@@ -189,7 +189,7 @@ struct upload {
 	uint8_t name[MAX_REPO_LENGTH];
 };
 
-struct lapse {
+struct rollback_gap {
 	uint32_t first, last;
 };
 
@@ -234,11 +234,11 @@ struct state {
 	uint64_t state_start, minimum_since, host_nonce;
 	struct key host, seed_chain;
 	struct progress progress;
-	uint32_t origin_step, earlier_count, upload_count, lapse_count;
+	uint32_t origin_step, earlier_count, upload_count, rollback_gap_count;
 	struct config config;
 	struct recorded earlier[MAX_EARLIER];
 	struct upload uploads[MAX_UPLOADS];
-	struct lapse lapses[MAX_LAPSES];
+	struct rollback_gap rollback_gaps[MAX_ROLLBACK_GAPS];
 	struct key reveals;
 	uint32_t trial_count, unused_too;
 	struct trial trials[MAX_TRIALS];

@@ -29,7 +29,7 @@ void state_enter(struct state *s, enum run_state to, uint64_t now) {
 
 // state_finish ports State.finish.
 static void state_finish(struct state *s, uint64_t now) {
-	state_note_lapse(s);
+	state_note_rollback_gap(s);
 	state_enter(s, FINISHED, now);
 }
 
@@ -86,7 +86,7 @@ static void state_start_epoch(struct state *s, uint64_t now, const struct key *d
 	host_zero(&s->epoch, sizeof s->epoch);
 	state_seat_pending(s);
 	state_fall_back_if_model_is_gone(s);
-	state_note_lapse(s);
+	state_note_rollback_gap(s);
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
 		struct client *client = &s->epoch.clients.list[i];
 		if (s->cold_start || client->optimizer_since == 0) client->optimizer_since = s->progress.step;

@@ -122,9 +122,9 @@ static void state_newest_available(const struct state *s, const struct clients *
 static uint32_t state_seen(const struct state *s, uint32_t first) {
 	uint32_t last = s->model.checkpoint.step;
 	uint32_t seen = last + 1 > first ? last + 1 - first : 0;
-	for (uint32_t i = 0; i < s->lapse_count; i++) {
-		uint32_t from = s->lapses[i].first > first ? s->lapses[i].first : first;
-		uint32_t to = s->lapses[i].last < last ? s->lapses[i].last : last;
+	for (uint32_t i = 0; i < s->rollback_gap_count; i++) {
+		uint32_t from = s->rollback_gaps[i].first > first ? s->rollback_gaps[i].first : first;
+		uint32_t to = s->rollback_gaps[i].last < last ? s->rollback_gaps[i].last : last;
 		if (from <= to) seen -= to - from + 1;
 	}
 	return seen;
@@ -239,18 +239,18 @@ void state_recorded_as(const struct state *s, const struct key *digest, struct c
 		}
 }
 
-// state_note_lapse ports State.noteLapse.
-void state_note_lapse(struct state *s) {
+// state_note_rollback_gap ports State.noteLapse.
+void state_note_rollback_gap(struct state *s) {
 	const struct checkpoint *c = &s->model.checkpoint;
 	uint32_t first = is_origin(c->kind) ? s->origin_step : c->step + 1, next = s->progress.step;
 	if (first >= next) return;
-	for (uint32_t i = 0; i < s->lapse_count;)
-		if (s->lapses[i].first >= first)
-			list_delete(s->lapses, sizeof(struct lapse), &s->lapse_count, i);
+	for (uint32_t i = 0; i < s->rollback_gap_count;)
+		if (s->rollback_gaps[i].first >= first)
+			list_delete(s->rollback_gaps, sizeof(struct rollback_gap), &s->rollback_gap_count, i);
 		else
 			i++;
-	if (s->lapse_count == MAX_LAPSES) list_delete(s->lapses, sizeof(struct lapse), &s->lapse_count, 0);
-	struct lapse *l = &s->lapses[s->lapse_count++];
+	if (s->rollback_gap_count == MAX_ROLLBACK_GAPS) list_delete(s->rollback_gaps, sizeof(struct rollback_gap), &s->rollback_gap_count, 0);
+	struct rollback_gap *l = &s->rollback_gaps[s->rollback_gap_count++];
 	l->first = first;
 	l->last = next - 1;
 }

@@ -109,14 +109,14 @@ type History struct {
 
 // Cursor is the state that See compares the next entry with.
 type Cursor struct {
-	Begun      bool
-	RunState   coordinator.RunState
-	Start      uint64 // of that state
-	Step       uint32
-	Epoch      uint32
-	Checkpoint [32]byte
-	Lapses     int
-	Spent      Spent // since the newest round ended
+	Begun        bool
+	RunState     coordinator.RunState
+	Start        uint64 // of that state
+	Step         uint32
+	Epoch        uint32
+	Checkpoint   [32]byte
+	RollbackGaps int   `json:"Lapses"` // the name in files that package follow keeps
+	Spent        Spent // since the newest round ended
 }
 
 // See processes the next entry of the log and the state after it. It keeps neither.
@@ -135,7 +135,7 @@ func (h *History) See(e Entry, s *coordinator.State) {
 	if !h.Cursor.Begun {
 		h.Cursor = Cursor{
 			Begun: true, RunState: s.RunState, Start: h.Now, Step: s.Progress.Step, Epoch: s.Progress.Epoch,
-			Checkpoint: s.Model.Checkpoint.Digest, Lapses: len(s.Lapses),
+			Checkpoint: s.Model.Checkpoint.Digest, RollbackGaps: len(s.RollbackGaps),
 		}
 		h.Phases = []Phase{{Phase: uint8(s.RunState), Epoch: s.Progress.Epoch, Step: s.Progress.Step, Start: h.Now}}
 		h.note(e, Event{Kind: eventBegan}, s)

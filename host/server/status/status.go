@@ -24,38 +24,38 @@ import (
 
 // Run describes a run. Keys are in base58, hashes in hexadecimal.
 type Run struct {
-	RunID      string            `json:"run_id"`
-	RunHash    string            `json:"run_hash,omitempty"` // identifies the run in all signed messages
-	Name       string            `json:"name,omitempty"`     // display name, set by the main authority
-	About      string            `json:"description,omitempty"`
-	Host       string            `json:"host"`
-	Authority  Authority         `json:"authority"`
-	Closed     bool              `json:"closed"`
-	Pausing    bool              `json:"pending_pause,omitempty"`  // the run pauses when its epoch ends
-	Resuming   bool              `json:"pending_resume,omitempty"` // the run resumes at the host's next tick
-	State      string            `json:"run_state"`
-	Since      float64           `json:"run_state_start_unix_timestamp"` // seconds, 0 for none
-	Epoch      uint32            `json:"epoch"`
-	Step       uint32            `json:"step"`
-	TotalSteps uint32            `json:"total_steps"`
-	DataIndex  uint64            `json:"data_index"`
-	Members    []Client          `json:"members"`
-	Exited     []Client          `json:"exited"`
-	Pending    []string          `json:"pending"`
-	WaitsFor   bool              `json:"waits_for_member,omitempty"`   // no epoch can begin until a former member, or a client with the model, joins
-	Awaits     float64           `json:"awaits_model_until,omitempty"` // Unix seconds; until then the next epoch waits for a client with the model
-	Round      *Round            `json:"round,omitempty"`
-	Claimed    *event.Claimed    `json:"claimed,omitempty"`  // by the witnesses of the newest completed round
-	HeldOut    *event.HeldOut    `json:"held_out,omitempty"` // by members that reported the checkpoint
-	Checkpoint Checkpoint        `json:"checkpoint"`
-	Commit     *Commit           `json:"commit_point,omitempty"`
-	Uploads    []Upload          `json:"uploads"`
-	Lapses     []Lapse           `json:"lapses"`
-	Trials     []Trial           `json:"trials"`
-	Ejections  []Ejection        `json:"ejections"`
-	Names      map[string]string `json:"names,omitempty"` // display names of clients, by key; not proof of identity
-	Config     Config            `json:"config"`
-	StateHash  string            `json:"state_hash"` // SHA-256 of the state's canonical bytes
+	RunID        string            `json:"run_id"`
+	RunHash      string            `json:"run_hash,omitempty"` // identifies the run in all signed messages
+	Name         string            `json:"name,omitempty"`     // display name, set by the main authority
+	About        string            `json:"description,omitempty"`
+	Host         string            `json:"host"`
+	Authority    Authority         `json:"authority"`
+	Closed       bool              `json:"closed"`
+	Pausing      bool              `json:"pending_pause,omitempty"`  // the run pauses when its epoch ends
+	Resuming     bool              `json:"pending_resume,omitempty"` // the run resumes at the host's next tick
+	State        string            `json:"run_state"`
+	Since        float64           `json:"run_state_start_unix_timestamp"` // seconds, 0 for none
+	Epoch        uint32            `json:"epoch"`
+	Step         uint32            `json:"step"`
+	TotalSteps   uint32            `json:"total_steps"`
+	DataIndex    uint64            `json:"data_index"`
+	Members      []Client          `json:"members"`
+	Exited       []Client          `json:"exited"`
+	Pending      []string          `json:"pending"`
+	WaitsFor     bool              `json:"waits_for_member,omitempty"`   // no epoch can begin until a former member, or a client with the model, joins
+	Awaits       float64           `json:"awaits_model_until,omitempty"` // Unix seconds; until then the next epoch waits for a client with the model
+	Round        *Round            `json:"round,omitempty"`
+	Claimed      *event.Claimed    `json:"claimed,omitempty"`  // by the witnesses of the newest completed round
+	HeldOut      *event.HeldOut    `json:"held_out,omitempty"` // by members that reported the checkpoint
+	Checkpoint   Checkpoint        `json:"checkpoint"`
+	Commit       *Commit           `json:"commit_point,omitempty"`
+	Uploads      []Upload          `json:"uploads"`
+	RollbackGaps []RollbackGap     `json:"lapses"`
+	Trials       []Trial           `json:"trials"`
+	Ejections    []Ejection        `json:"ejections"`
+	Names        map[string]string `json:"names,omitempty"` // display names of clients, by key; not proof of identity
+	Config       Config            `json:"config"`
+	StateHash    string            `json:"state_hash"` // SHA-256 of the state's canonical bytes
 }
 
 // Commit is the newest model that enough members of the running epoch reported during its rounds.
@@ -140,8 +140,8 @@ type Upload struct {
 	Step     uint32 `json:"step"`
 }
 
-// Lapse is a range of steps that are missing from the model.
-type Lapse struct {
+// RollbackGap is a range of steps that are missing from the model.
+type RollbackGap struct {
 	First uint32 `json:"first"`
 	Last  uint32 `json:"last"`
 }
@@ -175,7 +175,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 		RunID: s.RunID, RunHash: hashText(named), Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, Pausing: s.PendingPause, Resuming: s.PendingResume, State: s.RunState.String(), Since: seconds(s.StateStart),
 		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
 		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{}, WaitsFor: s.WaitsForMember(), Awaits: seconds(s.AwaitsModelUntil()),
-		Uploads: []Upload{}, Lapses: []Lapse{}, Trials: trialsOf(s), Ejections: ejectionsOf(s),
+		Uploads: []Upload{}, RollbackGaps: []RollbackGap{}, Trials: trialsOf(s), Ejections: ejectionsOf(s),
 		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
 	}
 	run.Name, run.About = config.NameOf(s.Model.Definition)
@@ -191,8 +191,8 @@ func Of(s *coordinator.State, named [32]byte) Run {
 			Digest: hex.EncodeToString(u.Digest[:]), Step: u.Step,
 		})
 	}
-	for _, l := range s.Lapses {
-		run.Lapses = append(run.Lapses, Lapse(l))
+	for _, l := range s.RollbackGaps {
+		run.RollbackGaps = append(run.RollbackGaps, RollbackGap(l))
 	}
 	run.Claimed, run.HeldOut = event.ClaimedOf(s), event.HeldOutOf(s)
 	if r := s.CurrentRound(); r != nil {
@@ -348,7 +348,7 @@ func (r Run) printModel(line printer) {
 	for i, u := range r.Uploads {
 		line(title("uploads", i), "step %d at %s %s %s", u.Step, u.Kind, u.Repo, u.Revision)
 	}
-	for i, l := range r.Lapses {
+	for i, l := range r.RollbackGaps {
 		line(title("not in the model", i), "steps %d to %d", l.First, l.Last)
 	}
 }

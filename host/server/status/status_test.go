@@ -75,7 +75,7 @@ func TestPrintOfContinuedRun(t *testing.T) {
 func TestPrint(t *testing.T) {
 	state := inWarmup(t)
 	state.Uploads = []coordinator.Upload{{Step: 5, Place: coordinator.Location{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "run-step5"}}}
-	state.Lapses = []coordinator.Lapse{{First: 6, Last: 7}}
+	state.RollbackGaps = []coordinator.RollbackGap{{First: 6, Last: 7}}
 	state.Trials = []coordinator.Trial{{Accused: id(1), Accuser: id(2), Step: 4, Since: 5, Fault: coordinator.FaultSilent, Jurors: 9, Guilty: 3, Innocent: 1}}
 	state.Authority.Ejections = []coordinator.Ejection{{Client: id(4), Until: 6, Reason: coordinator.AccusedWrongly}}
 	run := status.Of(state, [32]byte{7})

@@ -17,26 +17,26 @@ import (
 
 // outcome is the result of a run.
 type outcome struct {
-	Row       string  `json:"row"`
-	Audits    int     `json:"audits"` // verification_percent
-	Seconds   float64 `json:"seconds"`
-	Steps     uint32  `json:"steps"`
-	Epochs    uint32  `json:"epochs"`
-	Lapsed    uint32  `json:"lapsed"`  // steps that are missing from the run's model
-	Batches   int     `json:"batches"` // lost batches, by the member that saw the most
-	Accused   int     `json:"accused"` // accusations in the log
-	Ejected   int     `json:"ejected"`
-	Lost      int     `json:"lost"`       // number of times that a member lost the model
-	Returned  int     `json:"returned"`   // seats taken back
-	Loss      float64 `json:"loss"`       // mean of the newest hundred of each member
-	Digests   int     `json:"digests"`    // number of different final models
-	Audited   int     `json:"audited"`    // audits that members report
-	NotPassed int     `json:"not_passed"` // failed audits among these
+	Row          string  `json:"row"`
+	Audits       int     `json:"audits"` // verification_percent
+	Seconds      float64 `json:"seconds"`
+	Steps        uint32  `json:"steps"`
+	Epochs       uint32  `json:"epochs"`
+	MissingSteps uint32  `json:"lapsed"`  // steps that are missing from the run's model
+	Batches      int     `json:"batches"` // lost batches, by the member that saw the most
+	Accused      int     `json:"accused"` // accusations in the log
+	Ejected      int     `json:"ejected"`
+	Lost         int     `json:"lost"`       // number of times that a member lost the model
+	Returned     int     `json:"returned"`   // seats taken back
+	Loss         float64 `json:"loss"`       // mean of the newest hundred of each member
+	Digests      int     `json:"digests"`    // number of different final models
+	Audited      int     `json:"audited"`    // audits that members report
+	NotPassed    int     `json:"not_passed"` // failed audits among these
 }
 
 // clean reports whether honest members had no disadvantage.
 func (o *outcome) clean() bool {
-	return o.Lapsed == 0 && o.Accused == 0 && o.Ejected == 0 && o.Lost == 0 && o.Digests == 1 && o.NotPassed == 0
+	return o.MissingSteps == 0 && o.Accused == 0 && o.Ejected == 0 && o.Lost == 0 && o.Digests == 1 && o.NotPassed == 0
 }
 
 // read combines the host's log and the members' events.
@@ -70,10 +70,10 @@ func (p *play) read(ctx context.Context) (o outcome, err error) {
 // state reads the last state of a replay.
 func (o *outcome) state(text []byte) error {
 	var last struct {
-		Step      uint32            `json:"step"`
-		Epoch     uint32            `json:"epoch"`
-		Ejections []json.RawMessage `json:"ejections"`
-		Lapses    []struct {
+		Step         uint32            `json:"step"`
+		Epoch        uint32            `json:"epoch"`
+		Ejections    []json.RawMessage `json:"ejections"`
+		RollbackGaps []struct {
 			First uint32 `json:"first"`
 			Last  uint32 `json:"last"`
 		} `json:"lapses"`
@@ -82,8 +82,8 @@ func (o *outcome) state(text []byte) error {
 		return fmt.Errorf("read the last state: %w", err)
 	}
 	o.Steps, o.Epochs, o.Ejected = last.Step-1, last.Epoch, len(last.Ejections)
-	for _, lapse := range last.Lapses {
-		o.Lapsed += lapse.Last - lapse.First + 1
+	for _, gap := range last.RollbackGaps {
+		o.MissingSteps += gap.Last - gap.First + 1
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func printTable(out io.Writer, outcomes []outcome) error {
 	fmt.Fprintln(w, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
 	for _, o := range outcomes {
 		fmt.Fprintf(w, "| %s\t| %d\t| %.0f\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %.4f\t|\n",
-			o.Row, o.Audits, o.Seconds, o.Steps, o.Epochs, o.Lapsed, o.Batches, o.Returned, o.Lost, o.Accused, o.Ejected, o.Digests, o.Audited, o.NotPassed, o.Loss)
+			o.Row, o.Audits, o.Seconds, o.Steps, o.Epochs, o.MissingSteps, o.Batches, o.Returned, o.Lost, o.Accused, o.Ejected, o.Digests, o.Audited, o.NotPassed, o.Loss)
 	}
 	return w.Flush()
 }

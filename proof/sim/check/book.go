@@ -131,7 +131,7 @@ type stateMark struct {
 	left       []coordinator.Client // clients that left the previous epoch
 	members    []coordinator.Client // members at the end of a round or an epoch
 	earlier    []coordinator.Recorded
-	lapses     []coordinator.Lapse
+	gaps       []coordinator.RollbackGap
 	uploads    []coordinator.Upload
 }
 
@@ -141,7 +141,7 @@ func MarkOf(s *coordinator.State) stateMark {
 	if s.RunState == coordinator.WaitingForMembers {
 		mark.waited, mark.left = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited)
 		mark.earlier, mark.uploads = slices.Clone(s.Earlier), slices.Clone(s.Uploads)
-		mark.lapses = slices.Clone(s.Lapses)
+		mark.gaps = slices.Clone(s.RollbackGaps)
 	}
 	if s.RunState == coordinator.RoundWitness || s.RunState == coordinator.Cooldown {
 		mark.members = slices.Clone(s.Epoch.Clients)

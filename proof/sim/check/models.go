@@ -117,7 +117,7 @@ func (c *Checker) fellBack(s *coordinator.State, before stateMark) {
 	if !after.FromPeers() {
 		lost = before.checkpoint.Step + 1 - s.OriginStep
 	}
-	for _, l := range before.lapses { // these steps were missing from the model
+	for _, l := range before.gaps { // these steps were missing from the model
 		if l.First >= s.OriginStep && l.Last <= before.checkpoint.Step && (!after.FromPeers() || l.First > after.Step) {
 			lost -= l.Last - l.First + 1
 		}

@@ -88,8 +88,8 @@ func TestSurvivorDoesNotWaitForLostResults(t *testing.T) {
 				began := time.Now()
 				w.until("all are ready", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
 				took := time.Since(began)
-				if s := w.host.State(); len(s.Lapses) == 0 || s.Lapses[0].First > 5 {
-					t.Fatalf("step 5 is not lost: lapses %v", s.Lapses)
+				if s := w.host.State(); len(s.RollbackGaps) == 0 || s.RollbackGaps[0].First > 5 {
+					t.Fatalf("step 5 is not lost: rollback gaps %v", s.RollbackGaps)
 				}
 				if took > 10*time.Second {
 					t.Errorf("the members waited for %v", took)
