@@ -324,3 +324,30 @@ func TestMembersWithoutABatchGrowSlowly(t *testing.T) {
 		s.wantLevel("a", want)
 	}
 }
+
+// TestTurnedOffSharesAreEqual checks that a run gives equal batches, and excuses no member, after an authority turned
+// shares by speed off. The offers and levels of the members outlast the change.
+func TestTurnedOffSharesAreEqual(t *testing.T) {
+	s := newSharesRun(t, "a", "b", "c", "d")
+	s.offers("a", 40)
+	s.must("host", SetPaused{Paused: true})
+	s.until(Paused)
+	config := s.Config
+	config.SharesBySpeed = false
+	s.must("host", UpdateConfig{Config: config, Model: s.Model})
+	s.must("host", SetPaused{})
+	s.until(Warmup)
+	s.startTraining()
+	for range 2 {
+		if got := s.share("a"); got != 16 {
+			t.Errorf("%d sequences, want a quarter of 64", got)
+		}
+		if a, _ := s.Member(clientID("a")); a.Offer != 40 || a.Level != 40 || !s.Awaits(a) || len(s.Awaited()) != 4 {
+			t.Errorf("the round does not wait for all members:\n%s", s.String())
+		}
+		s.without(nil, "a")
+	}
+	if round := s.RoundOfStep(s.Progress.Step - 1); round.Excused != (MemberSet{}) || round.Levels != [MaxClients]uint8{} {
+		t.Errorf("levels %v, excused %v", round.Levels, round.Excused)
+	}
+}

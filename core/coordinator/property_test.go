@@ -110,7 +110,7 @@ func someSender(t *rapid.T, s *State, a Action) ClientID {
 // someUpdate draws a configuration that is often unchanged and sometimes invalid.
 func someUpdate(t *rapid.T, s *State) UpdateConfig {
 	u := UpdateConfig{Config: s.Config, Model: s.Model}
-	switch rapid.IntRange(0, 8).Draw(t, "key") {
+	switch rapid.IntRange(0, 9).Draw(t, "key") {
 	case 0:
 		u.Config.TotalSteps = around(t, s.Progress.Step)
 	case 1:
@@ -128,6 +128,8 @@ func someUpdate(t *rapid.T, s *State) UpdateConfig {
 		u.Model.Checkpoint = s.Model.Checkpoint.origin()
 	case 7:
 		u.Model.ColdStartWarmupSteps = rapid.Uint32Range(0, 3).Draw(t, "cold start")
+	case 8:
+		u.Config.SharesBySpeed = !s.Config.SharesBySpeed
 	default:
 		u.Config.MinClients = rapid.Uint16Range(0, 3).Draw(t, "min clients")
 	}
