@@ -118,16 +118,6 @@ func Quantize(l distro.Layout, largest codec.TensorResult, p EncodeParams) codec
 	return result
 }
 
-// AddBack adds the values that Encode subtracted, times a factor, back to the sums. It is for a
-// result that did not count.
-func AddBack(k *distro.Kernel, l distro.Layout, sums []float32, r codec.TensorResult, reach, factor float32) error {
-	back, err := Values(l, r, reach, factor)
-	if err != nil {
-		return fmt.Errorf("add back: %w", err)
-	}
-	return k.AddBack(l, sums, back)
-}
-
 // Values returns the coefficients for the levels of a result, times a factor: the values that
 // Encode subtracted from the sums. Coefficients that are too small for single precision are
 // omitted.

@@ -73,7 +73,7 @@ func TestResidualExcludesTheSentResult(t *testing.T) {
 		if before, left := norm(far), norm(sums); left > before*(1+1e-5) {
 			t.Fatalf("%v before, %v remaining", before, left)
 		}
-		if err := AddBack(k, l, sums, got[0], p.Reach, 1); err != nil {
+		if err := addBack(k, l, sums, got[0], p.Reach, 1); err != nil {
 			t.Fatal(err)
 		}
 		for i, back := range sums {
@@ -162,7 +162,7 @@ func TestReplicasMoveAlike(t *testing.T) {
 		moved := make([]float32, len(weights))
 		shares := sharesOf(results)
 		for i, r := range results {
-			if err := AddBack(reference, l, moved, r, p.Reach, float32(-float64(apply.Rate)*shares[i]/float64(len(results)))); err != nil {
+			if err := addBack(reference, l, moved, r, p.Reach, float32(-float64(apply.Rate)*shares[i]/float64(len(results)))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -275,4 +275,13 @@ func TestRefused(t *testing.T) {
 	if r, err := Encode(k, l, sums, []float32{0: 1, 15: 0}, EncodeParams{TopK: 1, LevelBits: 1}); err != nil || r.Counts[0] != 0 || math.Abs(norm(sums)-1) > 1e-6 {
 		t.Errorf("without a reach %v is sent, %v left, error %v", r, sums, err)
 	}
+}
+
+// addBack adds the values of a result, times a factor, to sums.
+func addBack(k *distro.Kernel, l distro.Layout, sums []float32, r codec.TensorResult, reach, factor float32) error {
+	back, err := Values(l, r, reach, factor)
+	if err != nil {
+		return err
+	}
+	return k.AddBack(l, sums, back)
 }

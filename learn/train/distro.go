@@ -149,7 +149,7 @@ func (e *distroExchange) leaveDevices(because error) {
 }
 
 // empty reports whether results have no coefficients, such as the first results after a cold start.
-// Applying such results shows little about the applier's arithmetic.
+// Applying such results shows little about the arithmetic of a device.
 func empty(results [][]codec.TensorResult) bool {
 	for _, result := range results {
 		for _, tensor := range result {

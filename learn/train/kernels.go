@@ -9,7 +9,8 @@ import (
 )
 
 // kernels are the optimizers' kernels on a device, for all tensors of a model at once. Except for AdamW,
-// they compute the same bits as distro.Kernel and package localsteps. A call returns when the device is done. cuda.Model implements them.
+// they compute the same bits as distro.Kernel and package localsteps. A call returns when the device is
+// done. cuda.Model implements them.
 type kernels interface {
 	Norm(tensors []cuda.Tensor) (float64, error)
 	Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error)

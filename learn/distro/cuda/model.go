@@ -174,19 +174,6 @@ func (m *Model) Norm(tensors []Tensor) (float64, error) {
 	return math.Sqrt(added(squares)), nil
 }
 
-// Norms returns the L2 norm of each tensor.
-func (m *Model) Norms(tensors []Tensor) ([]float64, error) {
-	squares, err := m.squares(tensors)
-	if err != nil {
-		return nil, fmt.Errorf("norms: %w", err)
-	}
-	norms := make([]float64, len(m.layouts))
-	for i := range norms {
-		norms[i] = math.Sqrt(added(squares[m.blocks.firsts[i]:m.blocks.firsts[i+1]]))
-	}
-	return norms, nil
-}
-
 func added(numbers []float64) (sum float64) {
 	for _, n := range numbers {
 		sum += n

@@ -1,0 +1,196 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"unsafe"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/localsteps"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// processorKernels are kernels for tensors in the process, by the CPU's kernels.
+type processorKernels struct {
+	kernel  *distro.Kernel
+	layouts []distro.Layout
+}
+
+func sliceOf(t cuda.Tensor) []float32 {
+	return unsafe.Slice((*float32)(*(*unsafe.Pointer)(unsafe.Pointer(&t.Address))), t.Elements)
+}
+
+func slicesOf(tensors []cuda.Tensor) (all [][]float32) {
+	for _, t := range tensors {
+		all = append(all, sliceOf(t))
+	}
+	return all
+}
+
+func (k processorKernels) Norm(tensors []cuda.Tensor) (float64, error) {
+	return norm(slicesOf(tensors)), nil
+}
+
+func (k processorKernels) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+	b := &buffers{kernel: k.kernel, layouts: k.layouts, now: slicesOf(left)}
+	if delta[0] != left[0] {
+		b.now, b.before = slicesOf(delta), slicesOf(left)
+	}
+	return b.encode(vectors{here: slicesOf(grad)}, p, least)
+}
+
+func (k processorKernels) Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error) {
+	return (&buffers{kernel: k.kernel, layouts: k.layouts, now: slicesOf(delta)}).leaves(taken)
+}
+
+func (k processorKernels) Chunk(tensor cuda.Tensor, i, chunk int) ([]float32, error) {
+	return k.layouts[i].Chunk(sliceOf(tensor), chunk, nil), nil
+}
+
+func (k processorKernels) AddBack(delta []cuda.Tensor, r []codec.TensorResult) error {
+	return (&buffers{kernel: k.kernel, layouts: k.layouts, now: slicesOf(delta)}).addBack(r)
+}
+
+func (k processorKernels) Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p distro.ApplyParams) error {
+	for i, w := range slicesOf(weights) {
+		if err := k.kernel.DecodeApply(k.layouts[i], ofTensor(results, i), w, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AdamW makes the step on a new engine, because the caller may occupy the engine of the tensors.
+func (k processorKernels) AdamW(weights, grad, means, squares []cuda.Tensor, p cuda.AdamWParams) error {
+	engine, err := torch.NewEngine(torch.CPU)
+	if err != nil {
+		return err
+	}
+	constants := torch.AdamW{Beta1: p.Beta1, Beta2: p.Beta2, Epsilon: p.Epsilon, WeightDecay: p.WeightDecay}
+	err = engine.Do(context.Background(), false, func(s *torch.Scope) error {
+		for i, w := range weights {
+			if squares[i].Elements == 0 {
+				continue
+			}
+			var tensors []*torch.Tensor
+			lists := []cuda.Tensor{w, grad[i], means[i], squares[i]}
+			for _, t := range lists {
+				tensors = append(tensors, s.FromFloat32s(sliceOf(t), int64(t.Elements)))
+			}
+			if p.Clip != 1 {
+				tensors[1].MulScalarInPlace(p.Clip)
+			}
+			constants.Step(tensors[0], tensors[1], tensors[2], tensors[3], p.Rate, p.Step)
+			for j, t := range lists {
+				if j != 1 {
+					copy(sliceOf(t), tensors[j].Float32s())
+				}
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, engine.Close())
+}
+
+func (k processorKernels) ApplyLevels(results [][]codec.TensorResult, weights []cuda.Tensor, p localsteps.ApplyParams) error {
+	for i, w := range slicesOf(weights) {
+		if err := localsteps.Apply(k.kernel, k.layouts[i], ofTensor(results, i), w, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k processorKernels) Far(before, after, momenta []cuda.Tensor, factor float32) error {
+	for i, w := range slicesOf(after) {
+		var u []float32
+		if momenta != nil {
+			u = sliceOf(momenta[i])
+		}
+		localsteps.Far(sliceOf(before[i]), w, u, factor)
+	}
+	return nil
+}
+
+func (k processorKernels) Close() error { return nil }
+
+// tested are kernels with faults.
+type tested struct {
+	kernels
+	applied int    // calls of Apply
+	wrong   string // name of the method whose results are wrong
+	fail    string // name of the method that fails
+	// failOnce is the name of the method that fails at its next call.
+	failOnce string
+	closed   bool
+}
+
+var errTested = errors.New("injected")
+
+func (m *tested) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+	if m.fail == "Encode" {
+		return nil, errTested
+	}
+	if m.wrong == "Encode" {
+		p.Decay /= 2
+	}
+	return m.kernels.Encode(delta, left, grad, p, least)
+}
+
+func (m *tested) Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error) {
+	leaves, err := m.kernels.Leaves(delta, taken)
+	if m.wrong == "Leaves" {
+		leaves[len(leaves)-1][5] ^= 1
+	}
+	return leaves, err
+}
+
+func (m *tested) Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p distro.ApplyParams) error {
+	m.applied++
+	if m.wrong == "Apply" {
+		p.LR *= 2
+	}
+	err := m.kernels.Apply(results, weights, p)
+	if m.fail == "Apply" {
+		return errTested
+	}
+	return err
+}
+
+func (m *tested) ApplyLevels(results [][]codec.TensorResult, weights []cuda.Tensor, p localsteps.ApplyParams) error {
+	if m.wrong == "ApplyLevels" {
+		p.Rate *= 2
+	}
+	err := m.kernels.ApplyLevels(results, weights, p)
+	if m.fail == "ApplyLevels" || m.failOnce == "ApplyLevels" {
+		m.failOnce = ""
+		return errTested
+	}
+	return err
+}
+
+func (m *tested) Close() error {
+	m.closed = true
+	return m.kernels.Close()
+}
+
+// withKernels gives each device of a trainer kernels. The returned list contains them in the order in
+// which they are opened.
+func withKernels(t *testing.T, change func(m *tested)) (func(o *Options), *[]*tested) {
+	t.Helper()
+	var all []*tested
+	return func(o *Options) {
+		o.kernels = func(layouts []distro.Layout, _ int) (kernels, error) {
+			kernel, err := distro.NewKernel(distro.Options{})
+			m := &tested{kernels: processorKernels{kernel, layouts}}
+			if change != nil {
+				change(m)
+			}
+			all = append(all, m)
+			return m, err
+		}
+	}, &all
+}
