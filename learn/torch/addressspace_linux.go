@@ -20,11 +20,20 @@ const threadSpace = 512 << 20
 // checkAddressSpace returns an error if a limit of the address space is too small to load a
 // library. It counts the libraries that this library needs only if they are in the usual folders.
 func checkAddressSpace(library string) error {
-	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_AS, &limit) != nil || limit.Cur > 1<<62 {
+	limit := addressSpaceLimit()
+	if limit == 0 {
 		return nil
 	}
-	return enoughSpace(limit.Cur, usedSpace(), loadedSize(library))
+	return enoughSpace(limit, usedSpace(), loadedSize(library))
+}
+
+// addressSpaceLimit returns the limit of the address space in bytes, or 0 if there is none.
+func addressSpaceLimit() uint64 {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_AS, &limit) != nil || limit.Cur > 1<<62 {
+		return 0
+	}
+	return limit.Cur
 }
 
 // enoughSpace compares a limit with the bytes in use, the bytes of libraries, and threadSpace.

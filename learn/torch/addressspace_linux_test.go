@@ -21,7 +21,8 @@ func TestEnoughSpace(t *testing.T) {
 }
 
 // TestLoadUnderALimit checks that each limit of the address space either lets libtorch load, or is
-// refused with numbers. No process aborts or hangs.
+// refused with numbers. No process aborts or hangs. A limit that is just large enough can still be
+// refused, because threads reserve address space while the libraries load.
 func TestLoadUnderALimit(t *testing.T) {
 	if os.Getenv("PSYCHE_LIMITED_LOAD") != "" {
 		if err := Load(Options{}); err != nil {
@@ -41,7 +42,7 @@ func TestLoadUnderALimit(t *testing.T) {
 		command := exec.Command("sh", "-c", `ulimit -v "$1" && exec timeout 60 "$2" -test.run=TestLoadUnderALimit`, "sh", fmt.Sprint(limit), os.Args[0])
 		command.Env = append(os.Environ(), "PSYCHE_LIMITED_LOAD=1")
 		out, err := command.CombinedOutput()
-		refused := strings.Contains(string(out), fmt.Sprintf("refused: torch: libtorch is not available: the address space is limited to %d KiB", limit))
+		refused := strings.Contains(string(out), "refused: torch: libtorch is not available") && strings.Contains(string(out), fmt.Sprintf("the address space is limited to %d KiB", limit))
 		if err != nil || !refused && strings.Contains(string(out), "refused:") || !refused && limit < need {
 			t.Errorf("limit %d: %v: %s", limit, err, out)
 		}

@@ -113,6 +113,9 @@ func loadError(path, message string, stale bool) error {
 	switch {
 	case strings.Contains(message, "failed to map segment") || strings.Contains(message, "annot allocate memory"):
 		remedy = "the address space or the memory is too small for it: run ulimit -v unlimited; if that does not help, rebuild it with: make shim"
+		if limit := addressSpaceLimit(); limit > 0 {
+			remedy = fmt.Sprintf("the address space is limited to %d KiB, which is too small for it; run: ulimit -v unlimited", limit>>10)
+		}
 	case strings.Contains(message, "GLIBC"):
 		remedy = "the libtorch of this library needs a newer system; build with a libtorch for this system: make shim"
 	case strings.Contains(message, "libtorch.so") || strings.Contains(message, "libtorch_") || strings.Contains(message, "libc10"):
