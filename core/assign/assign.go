@@ -26,6 +26,7 @@ func (b BatchID) String() string {
 type Assignment struct {
 	Member int // index in the round's members
 	Batch  BatchID
+	Vote   uint8 // weight of the result among the results of the round, from 1 to FullVote
 }
 
 // Witnesses returns the members that witness a round, in the order of their positions in the
@@ -98,9 +99,10 @@ func BatchCount(seed uint64, members, verificationPercent int, batchSize uint32,
 // Batches divides batchSize sequences, starting at dataIndex, into one batch for each trainer and
 // returns the batches in ascending order, which is the order of the "batch" shuffle. levels contains
 // the level of each member: 8 × log₂ of its speed, in any unit. The sizes of the batches are
-// proportional to the speeds, within limits (see shares). Without levels, or if all levels are equal,
-// each of n trainers gets ⌊batchSize/n⌋ sequences, and the first batchSize mod n trainers get one more.
-// A trainer without sequences is omitted. The batches have no gaps and do not overlap.
+// proportional to the speeds, within limits (see shares), and slow trainers have less than a full vote
+// (see votes). Without levels, or if all levels are equal, each of n trainers gets ⌊batchSize/n⌋
+// sequences and a full vote, and the first batchSize mod n trainers get one more sequence. A trainer
+// without sequences is omitted. The batches have no gaps and do not overlap.
 func Batches(seed uint64, members, verificationPercent int, dataIndex uint64, batchSize uint32, levels []uint8) []Assignment {
 	trainers := Trainers(seed, members, verificationPercent)
 	if len(trainers) == 0 || batchSize == 0 {
@@ -114,11 +116,12 @@ func Batches(seed uint64, members, verificationPercent int, dataIndex uint64, ba
 		order[position] = trainers[index]
 	}
 	assignments := make([]Assignment, 0, min(uint64(len(order)), uint64(batchSize)))
-	start := dataIndex
-	for position, size := range shares(pick(levels, order), batchSize) {
+	start, levels := dataIndex, pick(levels, order)
+	votes := votes(levels)
+	for position, size := range shares(levels, batchSize) {
 		if size > 0 {
 			end := start + uint64(size)
-			assignments = append(assignments, Assignment{Member: order[position], Batch: BatchID{Start: start, End: end}})
+			assignments = append(assignments, Assignment{Member: order[position], Batch: BatchID{Start: start, End: end}, Vote: votes[position]})
 			start = end
 		}
 	}

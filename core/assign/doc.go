@@ -1,5 +1,5 @@
 // Package assign determines the roles of members in a round: which members witness, which train,
-// and which batch of data each trainer gets.
+// which batch of data each trainer gets, and the vote of its result.
 //
 // The roles depend only on the round's two seeds and the number of members, so all participants
 // compute the same roles without communication. The batch seed, which draws the trainers and their

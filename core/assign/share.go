@@ -33,23 +33,51 @@ func shares(levels []uint8, batchSize uint32) []uint32 {
 	return sizes
 }
 
-// weigh returns the weights of trainers, from 2⁸ to 2¹⁶, and their sum. The reference level is the
-// lowest level above the lowest third, so the lowest third of the trainers cannot change it to a level
-// below all other trainers. A level directly above the reference level counts as the reference level:
-// equal machines often measure levels that differ by 1.
+// weigh returns the weights of trainers, from 2⁸ to 2¹⁶, and their sum. A level directly above the
+// reference level counts as the reference level: equal machines often measure levels that differ by 1.
 func weigh(levels []uint8) (weights []uint64, sum uint64) {
-	reference := int(slices.Sorted(slices.Values(levels))[len(levels)/3])
+	reference := referenceOf(levels)
 	weights = make([]uint64, len(levels))
 	for i, level := range levels {
-		above := max(-shareRange, min(int(level)-reference, shareRange))
+		above := int(level) - reference
 		if above == 1 {
 			above = 0
 		}
-		above += shareRange
-		weights[i] = mantissas[above%levelsPerOctave] << (above / levelsPerOctave)
+		weights[i] = weight(above)
 		sum += weights[i]
 	}
 	return weights, sum
+}
+
+// referenceOf returns the reference level of trainers: the lowest level above the lowest third. The
+// lowest third of the trainers therefore cannot change it to a level below all other trainers.
+func referenceOf(levels []uint8) int {
+	return int(slices.Sorted(slices.Values(levels))[len(levels)/3])
+}
+
+// weight returns the weight of a level that is above the reference level by the given number.
+func weight(above int) uint64 {
+	above = max(-shareRange, min(above, shareRange)) + shareRange
+	return mantissas[above%levelsPerOctave] << (above / levelsPerOctave)
+}
+
+// FullVote is the vote of a trainer with at least the reference level.
+const FullVote = 16
+
+// votes returns the vote of each trainer, from 1 to FullVote. Below the reference level, a vote is at
+// most proportional to the speed, so slower keys have no more votes together than one key with the
+// sum of their speeds. A level directly below the reference level counts as the reference level.
+func votes(levels []uint8) []uint8 {
+	reference := referenceOf(levels)
+	votes := make([]uint8, len(levels))
+	for i, level := range levels {
+		above := int(level) - reference
+		if above >= -1 {
+			above = 0
+		}
+		votes[i] = uint8(FullVote * weight(above) / weight(0))
+	}
+	return votes
 }
 
 // areEqual reports whether all members have the same level, and therefore equal shares.

@@ -139,6 +139,9 @@ func TestBatchesBySpeed(t *testing.T) {
 			}
 			next = a.Batch.End
 			owners = append(owners, a.Member)
+			if a.Vote < 1 || a.Vote > FullVote {
+				t.Fatalf("member %d has a vote of %d", a.Member, a.Vote)
+			}
 		}
 		if next != 100+uint64(batchSize) {
 			t.Fatalf("batches end at %d", next)
