@@ -255,19 +255,20 @@ func added(numbers []float64) (sum float64) {
 	return sum
 }
 
-// ApplyParams are the scalar parameters of DecodeApply.
+// ApplyParams are the parameters of DecodeApply.
 type ApplyParams struct {
 	// LR is the size of each step in a chunk in which all results sent something, at least 0.
 	LR float32
 	// WeightFactor multiplies each weight before its step: 1 − LR·weightDecay, or 1 for no decay,
 	// which skips the multiplication. More than 0, at most 1.
 	WeightFactor float32
+	Votes        Votes // of the results
 }
 
-// DecodeApply averages each coefficient over the results that contain it, transforms back and moves
-// every weight: w ← w·WeightFactor − rate·sign(u), with both operations rounded separately. If u is
-// zero, the weight does not move. The rate of a chunk is the element of Rates for the number of
-// results that sent something in it. Results of unit values (1-bit) give the same bits in any
+// DecodeApply averages each coefficient over the results that contain it, by their votes, transforms
+// back and moves every weight: w ← w·WeightFactor − rate·sign(u), with both operations rounded
+// separately. If u is zero, the weight does not move. The rate of a chunk is the Rate for the votes of
+// the results that sent something in it. Results of unit values (1-bit) give the same bits in any
 // order. Other results are added in the given order, so callers must agree on the order. Weights
 // decay even without results.
 //
@@ -276,7 +277,7 @@ func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []f
 	if err := CheckApply(l, results, len(weights), p); err != nil {
 		return err
 	}
-	k.eachMergedRange(l, results, p.Rates(len(results)), func(kernel chunkKernel, first, last int, in entries) {
+	k.eachMergedRange(l, results, p, func(kernel chunkKernel, first, last int, in entries) {
 		kernel.apply(first, last, in, weights, p)
 	})
 	return nil
@@ -288,7 +289,7 @@ func (k *Kernel) AddBack(l Layout, delta []float32, r codec.TensorResult) error 
 	if err := CheckAddBack(l, len(delta), r); err != nil {
 		return err
 	}
-	k.eachMergedRange(l, []codec.TensorResult{r}, make([]float32, 2), func(kernel chunkKernel, first, last int, in entries) {
+	k.eachMergedRange(l, []codec.TensorResult{r}, ApplyParams{}, func(kernel chunkKernel, first, last int, in entries) {
 		kernel.add(first, last, in, delta)
 	})
 	return nil
@@ -329,11 +330,11 @@ func (k *Kernel) eachRange(l Layout, f func(kernel chunkKernel, first, last int)
 	})
 }
 
-func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, rates []float32, f func(kernel chunkKernel, first, last int, in entries)) {
+func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, p ApplyParams, f func(kernel chunkKernel, first, last int, in entries)) {
 	chunks := l.Chunks()
 	k.share((chunks+piece-1)/piece, func(next func() (int, bool)) {
 		kernel := k.isa.new(l)
-		merge := newMerger(l, results, rates)
+		merge := newMerger(l, results, p)
 		for i, ok := next(); ok; i, ok = next() {
 			first, last := i*piece, min((i+1)*piece, chunks)
 			f(kernel, first, last, merge.chunks(first, last))

@@ -306,7 +306,9 @@ func TestOrderOfSignsDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLayout(t, []int64{16, 16}, rapid.SampledFrom([]int{4, 8, 12, 16}).Draw(rt, "chunk"))
 		var results []codec.TensorResult
+		var votes Votes
 		for i := range rapid.IntRange(1, 9).Draw(rt, "senders") {
+			votes = append(votes, rapid.Uint8Range(1, 16).Draw(rt, "vote"))
 			delta := make([]float32, l.Elements())
 			grad := normal(rapid.Uint64().Draw(rt, "seed")+uint64(i), l.Elements(), 1)
 			r, err := kernel.Encode(l, delta, grad, EncodeParams{Decay: 1, LR: 1, TopK: 6})
@@ -316,15 +318,23 @@ func TestOrderOfSignsDoesNotMatter(t *testing.T) {
 			distrotest.ToSigns(r)
 			results = append(results, r)
 		}
-		update := func(results []codec.TensorResult) string {
-			weights := make([]float32, l.Elements())
-			if err := kernel.DecodeApply(l, results, weights, ApplyParams{LR: 1, WeightFactor: 1}); err != nil {
+		order := make([]int, len(results))
+		for i := range order {
+			order[i] = i
+		}
+		update := func(order []int) string {
+			weights, p := make([]float32, l.Elements()), ApplyParams{LR: 1, WeightFactor: 1}
+			var ordered []codec.TensorResult
+			for _, i := range order {
+				ordered, p.Votes = append(ordered, results[i]), append(p.Votes, votes[i])
+			}
+			if err := kernel.DecodeApply(l, ordered, weights, p); err != nil {
 				rt.Fatal(err)
 			}
 			return bitsOf(weights)
 		}
-		want := update(results)
-		if got := update(rapid.Permutation(results).Draw(rt, "order")); got != want {
+		want := update(order)
+		if got := update(rapid.Permutation(order).Draw(rt, "order")); got != want {
 			rt.Errorf("a different order of the results gave different weights")
 		}
 	})
@@ -383,12 +393,21 @@ func TestArgumentsThatDoNotFit(t *testing.T) {
 	full := make([]float32, 64)
 	good := EncodeParams{Decay: 0.9, LR: 1, TopK: 2}
 	for name, call := range map[string]func() error{
-		"few momenta":    func() error { _, err := kernel.Encode(l, full[:63], full, good); return err },
-		"few gradients":  func() error { _, err := kernel.Encode(l, full, full[:63], good); return err },
-		"top-k 0":        func() error { _, err := kernel.Encode(l, full, full, EncodeParams{LR: 1}); return err },
-		"few weights":    func() error { return kernel.DecodeApply(l, nil, full[:1], ApplyParams{WeightFactor: 1}) },
-		"no factor":      func() error { return kernel.DecodeApply(l, nil, full, ApplyParams{}) },
-		"large factor":   func() error { return kernel.DecodeApply(l, nil, full, ApplyParams{WeightFactor: 1.5}) },
+		"few momenta":   func() error { _, err := kernel.Encode(l, full[:63], full, good); return err },
+		"few gradients": func() error { _, err := kernel.Encode(l, full, full[:63], good); return err },
+		"top-k 0":       func() error { _, err := kernel.Encode(l, full, full, EncodeParams{LR: 1}); return err },
+		"few weights":   func() error { return kernel.DecodeApply(l, nil, full[:1], ApplyParams{WeightFactor: 1}) },
+		"no factor":     func() error { return kernel.DecodeApply(l, nil, full, ApplyParams{}) },
+		"large factor":  func() error { return kernel.DecodeApply(l, nil, full, ApplyParams{WeightFactor: 1.5}) },
+		"few votes": func() error {
+			return kernel.DecodeApply(l, nil, full, ApplyParams{WeightFactor: 1, Votes: Votes{1}})
+		},
+		"no vote": func() error {
+			return kernel.DecodeApply(l, []codec.TensorResult{l.Codec(1).NewResult()}, full, ApplyParams{WeightFactor: 1, Votes: Votes{0}})
+		},
+		"large vote": func() error {
+			return kernel.DecodeApply(l, []codec.TensorResult{l.Codec(1).NewResult()}, full, ApplyParams{WeightFactor: 1, Votes: Votes{17}})
+		},
 		"negative rate":  func() error { return kernel.DecodeApply(l, nil, full, ApplyParams{LR: -1, WeightFactor: 1}) },
 		"empty result":   func() error { return kernel.AddBack(l, full, codec.TensorResult{}) },
 		"few to give to": func() error { return kernel.AddBack(l, full[:2], l.Codec(1).NewResult()) },
@@ -533,10 +552,13 @@ func TestChunkMovesByTheShareOfItsSenders(t *testing.T) {
 // more senders never move it less.
 func TestRates(t *testing.T) {
 	p := ApplyParams{LR: 4e-4, WeightFactor: 1}
-	for _, counted := range []int{0, 1, 2, 3, 7, 10, 256, 1000} {
-		rates := p.Rates(counted)
-		if len(rates) != counted+1 || rates[0] != 0 || counted > 0 && rates[counted] != p.LR || !slices.IsSorted(rates) {
-			t.Errorf("of %d results: %v", counted, rates)
+	for _, counted := range []int{0, 1, 2, 3, 7, 10, 256, 1000, 16000} {
+		rates := make([]float32, counted+1)
+		for sent := range rates {
+			rates[sent] = p.Rate(sent, counted)
+		}
+		if rates[0] != 0 || counted > 0 && rates[counted] != p.LR || !slices.IsSorted(rates) {
+			t.Errorf("of %d votes: %v", counted, rates)
 		}
 	}
 }

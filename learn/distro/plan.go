@@ -59,6 +59,9 @@ func CheckApply(l Layout, results []codec.TensorResult, weights int, p ApplyPara
 	case !(p.LR >= 0) || !(p.WeightFactor > 0) || !(p.WeightFactor <= 1) || !allFinite([]float32{p.LR}):
 		return fmt.Errorf("decode: %w: learning rate %v, weight factor %v: want ≥ 0, and above 0 up to 1", ErrInput, p.LR, p.WeightFactor)
 	}
+	if err := p.Votes.Check(len(results)); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
 	for i, r := range results {
 		if err := checkResult(l, r); err != nil {
 			return fmt.Errorf("decode: result %d: %w", i, err)

@@ -30,8 +30,8 @@
 //
 // # The weight of a member
 //
-// All results that counted have the same weight in the mean. A member that sent nothing for a
-// coefficient counts as zero there. In each tensor, a result whose L2 norm is more than twice the median
+// The weights of the results that counted are their votes, which are equal unless shares follow speeds
+// (assign.Batches). A member that sent nothing for a coefficient counts as zero there. In each tensor, a result whose L2 norm is more than twice the median
 // norm of the nonzero results is scaled down to twice the median. The median of an even number of norms is
 // the lower of the middle two.
 //

@@ -156,20 +156,24 @@ func (m *merged) append(chunk int, index uint16, v float32) {
 	m.result.Counts[chunk]++
 }
 
-// ApplyParams are the scalar parameters of Apply.
+// ApplyParams are the parameters of Apply.
 type ApplyParams struct {
 	Reach     float32 // as EncodeParams.Reach
 	LevelBits int
-	Rate      float32 // of the outer step: 1 moves the weights by the mean of the results
+	Rate      float32      // of the outer step: 1 moves the weights by the mean of the results
+	Votes     distro.Votes // of the results
 }
 
 // Apply moves the weights of a tensor against the mean of the results, in the given order: w ← w −
-// DCT⁻¹(Rate·Σ cᵢ·vᵢ / n). cᵢ is 1, or less for a result with too large a norm (see sharesOf).
-// Without results the weights do not change. Apply checks every result before it changes any
+// DCT⁻¹(Rate·Σ vᵢ·cᵢ·xᵢ / Σ vᵢ). vᵢ is the vote of a result, and cᵢ is 1, or less for a result with
+// too large a norm (see sharesOf). Without results the weights do not change. Apply checks every result before it changes any
 // weight.
 func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
 	if len(weights) != l.Elements() || !(p.Reach >= 0) || !(p.Rate >= 0) || !finite([]float32{p.Reach, p.Rate}) {
 		return fmt.Errorf("apply: %w: %d weights for %d elements, reach %v, rate %v", errInput, len(weights), l.Elements(), p.Reach, p.Rate)
+	}
+	if err := p.Votes.Check(len(results)); err != nil {
+		return fmt.Errorf("apply: %w: %w", errInput, err)
 	}
 	for i, r := range results {
 		to := codec.TensorLayout{Chunks: l.Chunks(), ChunkSize: l.ChunkSize(), K: len(r.Indices) / l.Chunks()}
@@ -194,7 +198,7 @@ func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.Te
 		room = max(room, min(together, l.ChunkSize(), math.MaxUint16))
 	}
 	all, reach := newMerged(l.Chunks(), room), reachOf(l, p.Reach)
-	shares, scale := sharesOf(results), float64(p.Rate)/float64(max(len(results), 1))
+	shares, scale := factorsOf(results, p)
 	sums, set := make([]float64, l.ChunkSize()), make([]uint64, (l.ChunkSize()+63)/64)
 	for c := range l.Chunks() {
 		for i, r := range results {
@@ -213,6 +217,16 @@ func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.Te
 		}
 	}
 	return all.result
+}
+
+// factorsOf returns the factor of each result of a tensor in the sum of all results, and the factor of the
+// sum.
+func factorsOf(results []codec.TensorResult, p ApplyParams) (shares []float64, scale float64) {
+	shares = sharesOf(results)
+	for i := range shares {
+		shares[i] *= float64(distro.Weight(p.Votes.Of(i)))
+	}
+	return shares, float64(p.Rate) / float64(distro.Weight(max(p.Votes.Sum(len(results)), 1)))
 }
 
 // most is the maximum L2 norm of a result as a multiple of the median norm.

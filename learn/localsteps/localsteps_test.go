@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 )
@@ -143,7 +144,9 @@ func TestReplicasMoveAlike(t *testing.T) {
 		p := anyParams(t)
 		reference := kernelOf(t, "go")
 		var results []codec.TensorResult
+		var votes distro.Votes
 		for range rapid.IntRange(0, 4).Draw(t, "results") {
+			votes = append(votes, rapid.Uint8Range(1, assign.FullVote).Draw(t, "vote"))
 			far := make([]float32, l.Elements())
 			for i := range far {
 				far[i] = rapid.Float32Range(-2, 2).Draw(t, "far") * p.Reach
@@ -154,7 +157,7 @@ func TestReplicasMoveAlike(t *testing.T) {
 			}
 			results = append(results, result)
 		}
-		apply := ApplyParams{Reach: p.Reach, LevelBits: p.LevelBits, Rate: rapid.SampledFrom([]float32{0, 0.7, 1}).Draw(t, "rate")}
+		apply := ApplyParams{Reach: p.Reach, LevelBits: p.LevelBits, Rate: rapid.SampledFrom([]float32{0, 0.7, 1}).Draw(t, "rate"), Votes: votes}
 		want, other := slices.Clone(weights), slices.Clone(weights)
 		if err := errors.Join(Apply(reference, l, results, want, apply), Apply(kernelOf(t, ""), l, results, other, apply)); err != nil {
 			t.Fatal(err)
@@ -162,7 +165,7 @@ func TestReplicasMoveAlike(t *testing.T) {
 		moved := make([]float32, len(weights))
 		shares := sharesOf(results)
 		for i, r := range results {
-			if err := addBack(reference, l, moved, r, p.Reach, float32(-float64(apply.Rate)*shares[i]/float64(len(results)))); err != nil {
+			if err := addBack(reference, l, moved, r, p.Reach, float32(-float64(apply.Rate)*shares[i]*float64(votes[i])/float64(votes.Sum(len(votes))))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -224,12 +227,23 @@ func TestGoldenStep(t *testing.T) {
 	second.Counts[0], second.Indices[0], second.Values[0], second.Units[0] = 1, 3, -2, 10
 	weights := []float32{0.1, 0.2, 0.3, 0.4}
 	p := ApplyParams{Reach: 3e-2, LevelBits: 2, Rate: 0.7}
-	if err := Apply(kernelOf(t, ""), l, []codec.TensorResult{first, second}, weights, p); err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []uint32{0x3dd22d0f, 0x3e39fbe8, 0x3e903127, 0x3ece24dd} {
-		if got := math.Float32bits(weights[i]); got != want {
-			t.Errorf("weight %d is %#x (%v), want %#x", i, got, weights[i], want)
+	for _, test := range []struct {
+		votes distro.Votes
+		want  [4]uint32
+	}{
+		{nil, [4]uint32{0x3dd22d0f, 0x3e39fbe8, 0x3e903127, 0x3ece24dd}},
+		{distro.Votes{16, 16}, [4]uint32{0x3dd22d0f, 0x3e39fbe8, 0x3e903127, 0x3ece24dd}},
+		{distro.Votes{16, 3}, [4]uint32{0x3dc37676, 0x3e364e42, 0x3e8e5a54, 0x3eca7737}},
+	} {
+		weights := slices.Clone(weights)
+		p.Votes = test.votes
+		if err := Apply(kernelOf(t, ""), l, []codec.TensorResult{first, second}, weights, p); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range test.want {
+			if got := math.Float32bits(weights[i]); got != want {
+				t.Errorf("votes %v: weight %d is %#x (%v), want %#x", test.votes, i, got, weights[i], want)
+			}
 		}
 	}
 }
@@ -270,6 +284,11 @@ func TestRefused(t *testing.T) {
 	}
 	if slices.ContainsFunc(weights, func(w float32) bool { return w != 0 }) {
 		t.Error("a weight moved")
+	}
+	for _, votes := range []distro.Votes{{}, {1, 1}, {0}, {17}} {
+		if err := Apply(k, l, []codec.TensorResult{loud(l, 1, 1)}, weights, ApplyParams{Reach: 1, LevelBits: 1, Rate: 1, Votes: votes}); !errors.Is(err, errInput) {
+			t.Errorf("votes %v: error %v", votes, err)
+		}
 	}
 	sums := make([]float32, 16)
 	if r, err := Encode(k, l, sums, []float32{0: 1, 15: 0}, EncodeParams{TopK: 1, LevelBits: 1}); err != nil || r.Counts[0] != 0 || math.Abs(norm(sums)-1) > 1e-6 {

@@ -19,7 +19,8 @@ type Scales struct {
 
 // ScalesOf returns the factors for results that Apply accepts.
 func ScalesOf(l distro.Layout, results []codec.TensorResult, p ApplyParams) Scales {
-	s := Scales{Shares: sharesOf(results), Mean: float64(p.Rate) / float64(max(len(results), 1))}
+	var s Scales
+	s.Shares, s.Mean = factorsOf(results, p)
 	reach := reachOf(l, p.Reach)
 	for code := range s.Units {
 		s.Units[code] = value(reach, uint8(code), 1)

@@ -97,14 +97,13 @@ func (m *Model) decode(kernel string, results [][]codec.TensorResult, tensors []
 
 func (m *Model) decodePart(machine *machine, kernel string, part part, results [][]codec.TensorResult, tensors []Tensor, p distro.ApplyParams) error {
 	t := m.device.newTransfer(machine)
-	to, rates := t.addresses(tensors[part.first:part.end]), t.input(bytesOf(p.Rates(len(results))))
-	sent := m.upload(t, part, results)
+	to, sent := t.addresses(tensors[part.first:part.end]), m.upload(t, part, results, p.Votes)
 	if err := t.send(); err != nil {
 		return err
 	}
 	arguments := decodeArguments{
 		model: m.partOf(m.strips, part), results: t.at(sent), count: int64(len(results)),
-		to: t.at(to), rates: t.at(rates), factor: p.WeightFactor,
+		to: t.at(to), rate: p.LR, votes: float32(max(p.Votes.Sum(len(results)), 1)), factor: p.WeightFactor,
 	}
 	if err := machine.launch(kernel, m.strips.of(part), 0, unsafe.Pointer(&arguments)); err != nil {
 		return err
@@ -113,10 +112,10 @@ func (m *Model) decodePart(machine *machine, kernel string, part part, results [
 }
 
 // upload adds the results of a part to a transfer, and returns the offset of their descriptors.
-func (m *Model) upload(t *transfer, p part, results [][]codec.TensorResult) (offset int) {
+func (m *Model) upload(t *transfer, p part, results [][]codec.TensorResult, votes distro.Votes) (offset int) {
 	offset = t.input(make([]byte, len(results)*(p.end-p.first)*descriptorSize))
 	position := offset
-	for _, result := range results {
+	for number, result := range results {
 		for i, r := range result[p.first:p.end] {
 			contents := [][]byte{bytesOf(r.Counts), bytesOf(r.Indices), bytesOf(r.Values), bytesOf(r.Units)}
 			var offsets []int
@@ -125,7 +124,7 @@ func (m *Model) upload(t *transfer, p part, results [][]codec.TensorResult) (off
 					offsets = append(offsets, t.input(content))
 				}
 			}
-			t.describe(position, len(r.Indices)/m.layouts[p.first+i].Chunks(), offsets...)
+			t.describe(position, len(r.Indices)/m.layouts[p.first+i].Chunks(), votes.Of(number), offsets...)
 			position += descriptorSize
 		}
 	}

@@ -80,17 +80,16 @@ type modelArguments struct {
 }
 
 type sentArguments struct {
-	_      [4]DevicePointer // of counts, indices, values and units: see transfer.describe
-	places int64
+	_            [4]DevicePointer // of counts, indices, values and units: see transfer.describe
+	places, vote int32
 }
 
 type decodeArguments struct {
-	model   modelArguments
-	results DevicePointer
-	count   int64
-	to      DevicePointer
-	rates   DevicePointer
-	factor  float32
+	model               modelArguments
+	results             DevicePointer
+	count               int64
+	to                  DevicePointer
+	rate, votes, factor float32
 }
 
 type encodeArguments struct {

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/distrotest"
@@ -42,18 +43,19 @@ func sameBits(t rapid.TB, subject string, got, want []float32) {
 	}
 }
 
-// mean merges results as the definition requires: it adds them in order and divides once. It omits
-// a mean of zero, which adds nothing.
-func mean(l distro.Layout, results []codec.TensorResult) codec.TensorResult {
+// mean merges results as the definition requires: it adds them in order, times their votes, and divides
+// once. It omits a mean of zero, which adds nothing.
+func mean(l distro.Layout, results []codec.TensorResult, votes distro.Votes) codec.TensorResult {
 	places := l.ChunkSize()
 	merged := l.Codec(places).NewResult()
 	for c := range l.Chunks() {
 		sums, senders := make([]float32, places), make([]float32, places)
-		for _, r := range results {
+		for n, r := range results {
 			at := c * (len(r.Indices) / l.Chunks())
+			weight := float32(votes.Of(n)) / assign.FullVote
 			for i, index := range r.Indices[at:][:r.Counts[c]] {
-				sums[index] += r.Values[at+i]
-				senders[index]++
+				sums[index] += float32(r.Values[at+i] * weight)
+				senders[index] += weight
 			}
 		}
 		at := c * places
@@ -70,7 +72,7 @@ func mean(l distro.Layout, results []codec.TensorResult) codec.TensorResult {
 
 // compareMeans compares the values whose signs DecodeApply uses, because a sign hides most
 // differences in the last place.
-func compareMeans(t rapid.TB, d *Device, l distro.Layout, results []codec.TensorResult) {
+func compareMeans(t rapid.TB, d *Device, l distro.Layout, results []codec.TensorResult, votes distro.Votes) {
 	t.Helper()
 	want := make([]float32, l.Elements())
 	b, err := d.newBuffer(want)
@@ -82,14 +84,14 @@ func compareMeans(t rapid.TB, d *Device, l distro.Layout, results []codec.Tensor
 			t.Error(err)
 		}
 	}()
-	if err := d.addMeans(l, b.Tensor(), results); err != nil {
+	if err := d.addMeans(l, b.Tensor(), results, votes); err != nil {
 		t.Fatal(err)
 	}
 	k, err := distro.NewKernel(distro.Options{ISA: "go"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.AddBack(l, want, mean(l, results)); err != nil {
+	if err := k.AddBack(l, want, mean(l, results, votes)); err != nil {
 		t.Fatal(err)
 	}
 	got, err := b.Values()
@@ -150,7 +152,7 @@ func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK in
 				distrotest.ToSigns(r)
 			}
 		}
-		compareMeans(t, d, l, results)
+		compareMeans(t, d, l, results, nil)
 		p := distro.ApplyParams{LR: 0.013, WeightFactor: 1 - 0.013*0.1*float32(round)}
 		if err := k.DecodeApply(l, results, weights, p); err != nil {
 			t.Fatal(err)
@@ -260,6 +262,9 @@ func testAnyResults(t *testing.T, d *Device) {
 			LR:           rapid.SampledFrom([]float32{0, 1e-4, 0.37}).Draw(rt, "rate"),
 			WeightFactor: rapid.SampledFrom([]float32{1, 0.999, 1e-30}).Draw(rt, "factor"),
 		}
+		if rapid.Bool().Draw(rt, "votes") {
+			p.Votes = rapid.SliceOfN(rapid.Uint8Range(1, assign.FullVote), len(results), len(results)).Draw(rt, "of the results")
+		}
 		want, native := slices.Clone(weights), slices.Clone(weights)
 		for _, err := range []error{
 			kernel(t, "go").DecodeApply(l, results, want, p),
@@ -276,7 +281,7 @@ func testAnyResults(t *testing.T, d *Device) {
 		}
 		sameBits(rt, "like the reference", got, want)
 		sameBits(rt, "like the CPU's kernel", got, native)
-		compareMeans(rt, d, l, results)
+		compareMeans(rt, d, l, results, p.Votes)
 		if len(results) == 0 {
 			return
 		}

@@ -89,10 +89,10 @@ func (d *Device) apply(l distro.Layout, results []codec.TensorResult, weights Te
 	return d.single(l, 1, func(m *Model) error { return m.Apply(ofModel(results), []Tensor{weights}, p) })
 }
 
-// addMeans adds the inverse transform of the means of results.
-func (d *Device) addMeans(l distro.Layout, delta Tensor, results []codec.TensorResult) error {
+// addMeans adds the inverse transform of the means of results with votes.
+func (d *Device) addMeans(l distro.Layout, delta Tensor, results []codec.TensorResult, votes distro.Votes) error {
 	return d.single(l, 1, func(m *Model) error {
-		return m.decode(kernelAdd, ofModel(results), []Tensor{delta}, distro.ApplyParams{})
+		return m.decode(kernelAdd, ofModel(results), []Tensor{delta}, distro.ApplyParams{Votes: votes})
 	})
 }
 

@@ -4,21 +4,23 @@
 #define BAND 4096   // coefficients of a chunk that are merged at a time
 #define WORDS (BAND / 32)
 
+#define FULL_VOTE 16
+
 // One result of a tensor. It has places entries for each chunk. Chunk c uses its first counts[c]
 // entries. In a result of levels each chunk has a unit.
 typedef struct {
 	const unsigned short *counts, *indices;
 	const float *values;
 	const unsigned char *units;
-	long long places;
+	int places, vote;
 } sent;
 
 typedef struct {
 	model m;             // of strips
 	const sent *results; // the results of all tensors one after the other, each for all tensors
-	long long count;     // of results, below 65,536
+	long long count;     // of results, below 4,096
 	float *const *to;
-	const float *rates; // rates of a chunk, for 0 … count results that sent something in it
+	float rate, votes; // of a chunk in which all results sent something; sum of the votes of the results
 	float factor;
 } decoding;
 
@@ -30,11 +32,12 @@ INLINE int strip_width(const plan *p) { return p->column.n <= TILE / THREADS ? T
 // merging is a block's merge of the coefficients of all results in one band of a chunk.
 typedef struct {
 	float sums[BAND];             // later the means
-	unsigned short senders[BAND]; // numbers of results; later the places of the coefficients
+	unsigned short votes[BAND];   // sums of votes; later the places of the coefficients
 	unsigned touched[WORDS];      // bit set of the coefficients that some result contains
 	unsigned short words[WORDS];  // the words of the bit set that are not zero, in ascending order
 	float values[THREADS];        // entries that the block merges next
 	unsigned short indices[THREADS];
+	unsigned char voters[THREADS]; // votes of the results of these entries
 } merging;
 
 // place_in_chunk returns the place of a coefficient: its row and its column.
@@ -53,30 +56,41 @@ INLINE void add_entries(int count, int base, merging *m) {
 		const unsigned bit = 1u << (at & 31);
 		if (m->touched[at >> 5] & bit) {
 			m->sums[at] = __fadd_rn(m->sums[at], m->values[e]);
-			m->senders[at]++;
+			m->votes[at] += m->voters[e];
 		} else {
 			m->touched[at >> 5] |= bit;
 			m->sums[at] = m->values[e];
-			m->senders[at] = 1;
+			m->votes[at] = m->voters[e];
 		}
 	}
 }
 
 // A group of up to 32 results. Each lane of a warp has the number of entries of one result in a
-// chunk, and where they end among the entries of the group.
+// chunk, where they end among the entries of the group, and the vote of a result that has entries.
 typedef struct {
-	int count, end, total;
+	int count, end, total, vote;
 } group;
 
 INLINE group group_of(const sent *results, long long step, long long last, long long chunk) {
 	const int lane = threadIdx.x & 31;
-	group g = {lane < last ? results[lane * step].counts[chunk] : 0, 0, 0};
+	group g = {lane < last ? results[lane * step].counts[chunk] : 0, 0, 0, 0};
 	g.end = sum_before(g.count, &g.total) + g.count;
+	g.vote = g.count > 0 ? results[lane * step].vote : 0;
 	return g;
 }
 
-// speakers_of returns the number of results that have entries.
-INLINE int speakers_of(const group *g) { return __popc(__ballot_sync(ALL_LANES, g->count > 0)); }
+// votes_of returns the sum of the votes of the results that have entries.
+INLINE int votes_of(const group *g) {
+	int votes = FULL_VOTE * __popc(__ballot_sync(ALL_LANES, g->vote > 0));
+	if (__ballot_sync(ALL_LANES, g->vote > 0 && g->vote < FULL_VOTE)) {
+		votes = 0;
+		sum_before(g->vote, &votes);
+	}
+	return votes;
+}
+
+// weight_of returns the weight of a sum of votes, where the weight of a full vote is 1. It is exact.
+INLINE float weight_of(int votes) { return __fmul_rn((float)votes, 1.0f / FULL_VOTE); }
 
 // result_of returns the result of an entry of a group, and the entry's number within the result. All
 // lanes must call it.
@@ -88,8 +102,8 @@ INLINE int result_of(const group *g, int entry, int *within) {
 	return result;
 }
 
-// merge_group adds the entries of up to 32 results, from result first on, and returns the number of
-// results that have entries in the chunk.
+// merge_group adds the entries of up to 32 results, from result first on, and returns the sum of the
+// votes of the results that have entries in the chunk.
 INLINE int merge_group(const decoding *d, long long tensor, long long chunk, long long first, int base, merging *m) {
 	const sent *results = &d->results[first * d->m.tensors + tensor];
 	const group g = group_of(results, d->m.tensors, d->count - first, chunk);
@@ -100,13 +114,14 @@ INLINE int merge_group(const decoding *d, long long tensor, long long chunk, lon
 		if (entry < g.total) {
 			const sent *r = &results[result * d->m.tensors];
 			m->indices[threadIdx.x] = r->indices[chunk * r->places + within];
-			m->values[threadIdx.x] = r->values[chunk * r->places + within];
+			m->values[threadIdx.x] = __fmul_rn(r->values[chunk * r->places + within], weight_of(r->vote));
+			m->voters[threadIdx.x] = (unsigned char)r->vote;
 		}
 		__syncthreads();
 		add_entries(g.total - done < THREADS ? g.total - done : THREADS, base, m);
 		__syncthreads();
 	}
-	return speakers_of(&g);
+	return votes_of(&g);
 }
 
 // list_words lists the words of the bit set that are not zero, and returns their number. Each warp
@@ -123,21 +138,21 @@ INLINE int list_words(merging *m) {
 	return count;
 }
 
-// merge computes the means of a band, which begins at coefficient base, and returns the number of
-// results that have entries in the chunk.
+// merge computes the means of a band, which begins at coefficient base, and returns the sum of the votes
+// of the results that have entries in the chunk.
 INLINE int merge(const decoding *d, long long tensor, long long chunk, int base, int cols, merging *m) {
-	int speakers = 0;
+	int votes = 0;
 	for (int word = threadIdx.x; word < WORDS; word += THREADS)
 		m->touched[word] = 0;
 	for (long long first = 0; first < d->count; first += 32)
-		speakers += merge_group(d, tensor, chunk, first, base, m);
+		votes += merge_group(d, tensor, chunk, first, base, m);
 	for (int word = threadIdx.x; word < WORDS; word += THREADS)
 		for (unsigned set = m->touched[word]; set; set &= set - 1) {
 			const int at = word * 32 + __ffs((int)set) - 1;
-			m->sums[at] = __fdiv_rn(m->sums[at], (float)m->senders[at]);
-			m->senders[at] = place_in_chunk(base + at, cols);
+			m->sums[at] = __fdiv_rn(m->sums[at], weight_of(m->votes[at]));
+			m->votes[at] = place_in_chunk(base + at, cols);
 		}
-	return speakers;
+	return votes;
 }
 
 // expand adds the basis rows of the coefficients in count words of the bit set to a column of the tile,
@@ -146,7 +161,7 @@ INLINE void expand(const float *basis, long long ld, int count, const merging *m
 	for (int n = 0; n < count; n++) {
 		const int word = m->words[n];
 		for (unsigned set = m->touched[word]; set; set &= set - 1) {
-			const int at = word * 32 + __ffs((int)set) - 1, place = m->senders[at];
+			const int at = word * 32 + __ffs((int)set) - 1, place = m->votes[at];
 			float *u = column + (place >> 8) * width;
 			*u = __fadd_rn(*u, __fmul_rn(m->sums[at], basis[(place & 255) * ld]));
 		}
@@ -193,12 +208,12 @@ INLINE void decode(const decoding *d, int add) {
 		const int j = (int)(strip % strips) * width + lane, active = lane < width && j < cols;
 		const float *basis = p->row.basis + j;
 		const long long ld = p->row.ld, stride = p->stride;
-		int speakers = 0;
+		int votes = 0;
 		__syncthreads(); // the previous strip may have another width
 		for (int i = 0; active && i < rows; i++)
 			tile[i * width + lane] = 0;
 		for (int base = 0; base < rows * cols; base += BAND) {
-			speakers = merge(d, tensor, chunk, base, cols, &merged);
+			votes = merge(d, tensor, chunk, base, cols, &merged);
 			__syncthreads();
 			const int words = list_words(&merged);
 			__syncthreads();
@@ -209,7 +224,8 @@ INLINE void decode(const decoding *d, int add) {
 		if (!active)
 			continue;
 		inverse(&p->column, p->secants, tile + lane, width);
-		update_column(rows, d->to[tensor] + place(p, chunk) + j, stride, tile + lane, width, d->rates[speakers], d->factor, add);
+		const float rate = __fmul_rn(d->rate, __fdiv_rn((float)votes, d->votes));
+		update_column(rows, d->to[tensor] + place(p, chunk) + j, stride, tile + lane, width, rate, d->factor, add);
 	}
 }
 

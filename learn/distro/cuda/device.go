@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
@@ -38,8 +39,8 @@ func (t Tensor) check(subject string) error {
 // addition to the amount given at launch.
 const staticShared = 8 << 10
 
-// maxResults is the largest number of results that the kernels can count with 16 bits.
-const maxResults = math.MaxUint16
+// maxResults is the largest number of results whose votes the kernels can add in 16 bits.
+const maxResults = math.MaxUint16 / assign.FullVote
 
 // Device computes on one CUDA device. Its methods may be called concurrently; they run one at a
 // time.

@@ -82,6 +82,8 @@ func TestArgumentsThatDoNotFit(t *testing.T) {
 		"no factor":            apply(nil, full, distro.ApplyParams{LR: 1}),
 		"rate not a number":    apply(nil, full, distro.ApplyParams{LR: float32(math.NaN()), WeightFactor: 1}),
 		"too many results":     apply(slices.Repeat([]codec.TensorResult{oneEntry(l, 0, 1)}, maxResults+1), full, fine),
+		"too many votes":       apply(nil, full, distro.ApplyParams{WeightFactor: 1, Votes: distro.Votes{16}}),
+		"large vote":           apply([]codec.TensorResult{oneEntry(l, 0, 1)}, full, distro.ApplyParams{WeightFactor: 1, Votes: distro.Votes{17}}),
 		"index past the chunk": apply([]codec.TensorResult{oneEntry(l, 64, 1)}, full, fine),
 		"value not finite":     apply([]codec.TensorResult{oneEntry(l, 0, float32(math.Inf(1)))}, full, fine),
 		"empty result":         func() error { return d.addBack(l, full, codec.TensorResult{}) },

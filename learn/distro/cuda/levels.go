@@ -5,6 +5,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/localsteps"
@@ -39,6 +40,9 @@ func (m *Model) checkLevels(results [][]codec.TensorResult, weights []Tensor, p 
 	if !(p.Reach >= 0) || !(p.Rate >= 0) || !(p.Reach <= math.MaxFloat32) || !(p.Rate <= math.MaxFloat32) {
 		return nil, fmt.Errorf("%w: reach %v, rate %v", distro.ErrInput, p.Reach, p.Rate)
 	}
+	if err := p.Votes.Check(len(results)); err != nil {
+		return nil, err
+	}
 	for r, result := range results {
 		if len(result) != len(m.layouts) {
 			return nil, fmt.Errorf("result %d: %w: %d tensors, want %d", r, distro.ErrInput, len(result), len(m.layouts))
@@ -71,12 +75,12 @@ func (m *Model) applyLevels(machine *machine, p part, results [][]codec.TensorRe
 		}
 	}
 	t := m.device.newTransfer(machine)
-	to, sent, sharesAt, unitsAt := t.addresses(weights[p.first:p.end]), m.upload(t, p, results), t.input(bytesOf(shares)), t.input(bytesOf(units))
-	rates, means := t.input(make([]byte, 8)), t.input(make([]byte, (p.end-p.first)*descriptorSize))
+	to, sent, sharesAt, unitsAt := t.addresses(weights[p.first:p.end]), m.upload(t, p, results, nil), t.input(bytesOf(shares)), t.input(bytesOf(units))
+	means := t.input(make([]byte, (p.end-p.first)*descriptorSize))
 	for i, l := range m.layouts[p.first:p.end] {
 		places := room(l, results, p.first+i)
 		counts, indices, values := t.output(2*l.Chunks()), t.output(2*l.Chunks()*places), t.output(4*l.Chunks()*places)
-		t.describe(means+i*descriptorSize, places, counts, indices, values)
+		t.describe(means+i*descriptorSize, places, assign.FullVote, counts, indices, values)
 	}
 	if err := t.send(); err != nil {
 		return err
@@ -88,7 +92,7 @@ func (m *Model) applyLevels(machine *machine, p part, results [][]codec.TensorRe
 	if err := machine.launch(kernelMean, m.chunks.of(p), 0, unsafe.Pointer(&mean)); err != nil {
 		return err
 	}
-	add := decodeArguments{model: m.partOf(m.strips, p), results: t.at(means), count: 1, to: t.at(to), rates: t.at(rates)}
+	add := decodeArguments{model: m.partOf(m.strips, p), results: t.at(means), count: 1, to: t.at(to), votes: assign.FullVote}
 	if err := machine.launch(kernelAdd, m.strips.of(p), 0, unsafe.Pointer(&add)); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/localsteps"
@@ -45,7 +46,9 @@ func testLevels(t *testing.T, d *Device, cases int) {
 		weights := r.values(random.Uint64(), 1)
 		weightsThere, weightsAt := r.upload(t, weights)
 		results := make([][]codec.TensorResult, random.IntN(40))
+		votes := make(distro.Votes, len(results))
 		for i := range results {
+			votes[i] = uint8(1 + random.IntN(assign.FullVote))
 			for _, l := range layouts {
 				results[i] = append(results[i], drawLevels(random, l, 1+random.IntN(min(l.ChunkSize(), 20))))
 			}
@@ -54,6 +57,9 @@ func testLevels(t *testing.T, d *Device, cases int) {
 			}
 		}
 		p := localsteps.ApplyParams{Reach: 0.013 * float32(random.IntN(2)), LevelBits: levelBits, Rate: 0.7}
+		if random.IntN(2) == 0 {
+			p.Votes = votes
+		}
 		for i, l := range layouts {
 			ofTensor := make([]codec.TensorResult, len(results))
 			for j := range results {
@@ -94,11 +100,14 @@ func TestLevelsThatDoNotFit(t *testing.T) {
 	infinite, few := fine, fine
 	infinite.Reach = float32(math.Inf(1))
 	few.LevelBits = 1
+	votes := fine
+	votes.Votes = distro.Votes{16}
 	large := l.Codec(1).NewLevels()
 	large.Counts[0], large.Values[0] = 1, 8
 	for name, call := range map[string]func() error{
 		"no weights":     func() error { return r.model.ApplyLevels(nil, nil, fine) },
 		"infinite reach": func() error { return r.model.ApplyLevels(nil, at, infinite) },
+		"a vote":         func() error { return r.model.ApplyLevels(nil, at, votes) },
 		"no tensors":     func() error { return r.model.ApplyLevels([][]codec.TensorResult{{}}, at, fine) },
 		"no units":       func() error { return r.model.ApplyLevels([][]codec.TensorResult{{oneEntry(l, 0, 1)}}, at, fine) },
 		"large level":    func() error { return r.model.ApplyLevels([][]codec.TensorResult{{large}}, at, few) },

@@ -143,7 +143,7 @@ func testModel(t *testing.T, d *Device) {
 		signs[i] = codec.TensorResult{Counts: result.Counts, Indices: result.Indices, Values: slices.Clone(result.Values)}
 		distrotest.ToSigns(signs[i])
 	}
-	results, apply := [][]codec.TensorResult{want, signs, signs}, distro.ApplyParams{LR: 0.013, WeightFactor: 0.999}
+	results, apply := [][]codec.TensorResult{want, signs, signs}, distro.ApplyParams{LR: 0.013, WeightFactor: 0.999, Votes: distro.Votes{5, 16, 1}}
 	for i, l := range r.layouts {
 		if err := r.kernel.DecodeApply(l, []codec.TensorResult{want[i], signs[i], signs[i]}, weights[i], apply); err != nil {
 			t.Fatal(err)

@@ -41,10 +41,10 @@ func (t *transfer) pointer(position, offset int) {
 // descriptorSize is the size of sentArguments.
 const descriptorSize = int(unsafe.Sizeof(sentArguments{}))
 
-// describe writes the descriptor of a result, with a number of places for each chunk, into the inputs.
-// parts are the offsets of the counts, indices, values and, in a result of levels, units.
-func (t *transfer) describe(position, places int, parts ...int) {
-	copy(t.image[position:], bytesOf([]sentArguments{{places: int64(places)}}))
+// describe writes the descriptor of a result, with a number of places for each chunk and a vote, into the
+// inputs. parts are the offsets of the counts, indices, values and, in a result of levels, units.
+func (t *transfer) describe(position, places, vote int, parts ...int) {
+	copy(t.image[position:], bytesOf([]sentArguments{{places: int32(places), vote: int32(vote)}}))
 	for field, offset := range parts {
 		t.pointer(position+8*field, offset)
 	}
