@@ -44,7 +44,7 @@ func trainMeasured(t *testing.T, m *measuring, steps uint32, between func(step u
 			t.Fatal(err)
 		}
 		between(step)
-		if err := kept.Apply(t.Context(), step, [][]byte{payload}, true); err != nil {
+		if err := kept.Apply(t.Context(), step, [][]byte{payload}, nil, true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,8 +18,9 @@ type Recomputation struct {
 }
 
 // Applied is a step that was applied: the payloads of its counted results, in ascending order of
-// their batches.
+// their batches, and their votes. Nil votes give each result a full vote.
 type Applied struct {
 	Step     uint32
 	Payloads [][]byte
+	Votes    []uint8
 }

@@ -48,7 +48,7 @@ func BenchmarkOptimizer(b *testing.B) {
 	b.Run("apply", func(b *testing.B) {
 		three := [][]codec.TensorResult{results, results, results}
 		for b.Loop() {
-			if err := o.apply(weights, three, 1e-3); err != nil {
+			if err := o.apply(weights, three, nil, 1e-3); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -17,7 +17,7 @@ func TestClosedModelIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := map[string]func(ctx context.Context) error{
-		"Apply": func(ctx context.Context) error { return trainer.Apply(ctx, 1, [][]byte{payload}, true) },
+		"Apply": func(ctx context.Context) error { return trainer.Apply(ctx, 1, [][]byte{payload}, nil, true) },
 		"Train": func(ctx context.Context) error {
 			_, _, err := trainer.Train(ctx, 2, toyBatch(2, 4), nil)
 			return err

@@ -60,10 +60,10 @@ func TestVerifiedResultsAreAppliedAlike(t *testing.T) {
 		bad := append([]byte(nil), payload...)
 		bad[len(bad)-1] ^= 1
 		for _, trainer := range []*Trainer{verified, plain} {
-			if err := trainer.Apply(t.Context(), step, [][]byte{bad[:len(bad)-1]}, false); err == nil {
+			if err := trainer.Apply(t.Context(), step, [][]byte{bad[:len(bad)-1]}, nil, false); err == nil {
 				t.Error("a truncated result was applied")
 			}
-			if err := trainer.Apply(t.Context(), step, [][]byte{payload}, true); err != nil {
+			if err := trainer.Apply(t.Context(), step, [][]byte{payload}, nil, true); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -88,7 +88,7 @@ func TestExpertsTrain(t *testing.T) {
 					first = last
 				}
 				for _, member := range members {
-					if err := member.Apply(t.Context(), step, payloads, true); err != nil {
+					if err := member.Apply(t.Context(), step, payloads, nil, true); err != nil {
 						t.Fatal(err)
 					}
 				}

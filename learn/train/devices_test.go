@@ -50,7 +50,7 @@ func TestDevicesTrainTheSame(t *testing.T) {
 					t.Fatalf("%s, step %d: loss on two devices is %v (%v), want %v", name, step, loss, err, wantLoss)
 				}
 				for _, member := range []*Trainer{here, there, two} {
-					if err := member.Apply(t.Context(), step, [][]byte{want}, step != 2); err != nil {
+					if err := member.Apply(t.Context(), step, [][]byte{want}, nil, step != 2); err != nil {
 						t.Fatal(err)
 					}
 					if digest(t, member) != digest(t, here) {

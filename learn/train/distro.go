@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -112,14 +113,14 @@ func ahead(weights, momentum []float32, lr float32) {
 }
 
 // move applies results to the weights: on the devices that have kernels, else on the CPU.
-func (e *distroExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
+func (e *distroExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult, votes distro.Votes) error {
 	r, lr := e.replica, e.rates.lr(step)
-	here := func(weights [][]float32) error { return e.optimizer.apply(weights, results, lr) }
+	here := func(weights [][]float32) error { return e.optimizer.apply(weights, results, votes, lr) }
 	if r.parallel.home() == nil {
 		r.changed()
 		return here(r.weights())
 	}
-	params, err := e.optimizer.applyParams(lr)
+	params, err := e.optimizer.applyParams(votes, lr)
 	if err != nil {
 		return err
 	}

@@ -86,10 +86,10 @@ func (a *audited) applyOldest() {
 	}
 	now := a.waiting[0]
 	a.waiting = a.waiting[1:]
-	if err := a.trainer.Apply(a.t.Context(), now.Step, now.Payloads, len(now.Payloads) > 0); err != nil {
+	if err := a.trainer.Apply(a.t.Context(), now.Step, now.Payloads, nil, len(now.Payloads) > 0); err != nil {
 		a.t.Fatal(err)
 	}
-	if err := a.verifier.Apply(a.t.Context(), now.Step, now.Payloads, false); err != nil {
+	if err := a.verifier.Apply(a.t.Context(), now.Step, now.Payloads, nil, false); err != nil {
 		a.t.Fatal(err)
 	}
 	a.applied = slices.Insert(a.applied, 0, now)
@@ -440,7 +440,7 @@ func (a *audited) apply(step uint32) {
 	if step == 0 {
 		return
 	}
-	if err := a.trainer.Apply(a.t.Context(), step, nil, false); err != nil {
+	if err := a.trainer.Apply(a.t.Context(), step, nil, nil, false); err != nil {
 		a.t.Fatal(err)
 	}
 }

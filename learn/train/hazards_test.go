@@ -97,7 +97,7 @@ func TestLookaheadChangesTheGradient(t *testing.T) {
 			t.Errorf("step %d: the same result: %t", step, same)
 		}
 		for _, trainer := range []*Trainer{plain, ahead} {
-			if err := trainer.Apply(t.Context(), step, [][]byte{want}, true); err != nil {
+			if err := trainer.Apply(t.Context(), step, [][]byte{want}, nil, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -118,7 +118,7 @@ func TestClientWithoutABatchDecaysWeightsAndClearsSentCoefficients(t *testing.T)
 	}
 	apply := func(step uint32, payloads ...[]byte) {
 		for _, trainer := range []*Trainer{busy, idle} {
-			if err := trainer.Apply(t.Context(), step, payloads, true); err != nil {
+			if err := trainer.Apply(t.Context(), step, payloads, nil, true); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -121,12 +122,12 @@ func (e *localExchange) moveByOwn(at place, step uint32, factor float32) error {
 	return nil
 }
 
-// move changes the weights by results. Without results nothing changes.
-func (e *localExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
+// move changes the weights by results and their votes. Without results nothing changes.
+func (e *localExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult, votes distro.Votes) error {
 	lr := e.rounds.rates.lr(step)
 	here := func(weights [][]float32) error {
 		for i, w := range weights {
-			if err := e.residual.apply(i, results, w, lr); err != nil {
+			if err := e.residual.apply(i, results, votes, w, lr); err != nil {
 				return fmt.Errorf("tensor %d: %w", i, err)
 			}
 		}
@@ -137,7 +138,7 @@ func (e *localExchange) move(ctx context.Context, step uint32, results [][]codec
 		return here(e.replica.weights())
 	}
 	failure, err := e.replica.moveThere(ctx, !empty(results) && e.moves.next(), func(a *apart) error {
-		return a.kernels.ApplyLevels(results, addresses(a.weights()), e.residual.applyParams(lr))
+		return a.kernels.ApplyLevels(results, addresses(a.weights()), e.residual.applyParams(votes, lr))
 	}, here)
 	if failure != nil {
 		err = e.leaveDevices(failure)

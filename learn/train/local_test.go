@@ -72,7 +72,7 @@ func localRound(t *testing.T, step uint32, members []*Trainer, all []*Trainer) (
 		payloads, loss = append(payloads, payload), loss+mean/float64(len(members))
 	}
 	for _, member := range all {
-		if err := member.Apply(t.Context(), step, payloads, true); err != nil {
+		if err := member.Apply(t.Context(), step, payloads, nil, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,7 +153,7 @@ func testLocalTrainingMovesNothing(t *testing.T, inner func(*Options)) {
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); !errors.Is(err, errStep) {
 		t.Errorf("a second result of a step: error %v", err)
 	}
-	if err := trainer.Apply(t.Context(), 1, nil, false); err != nil {
+	if err := trainer.Apply(t.Context(), 1, nil, nil, false); err != nil {
 		t.Fatal(err)
 	}
 	for i, w := range trainer.weights() {
@@ -171,7 +171,7 @@ func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := norm(unsentOf(trainer))
-	if err := trainer.Apply(t.Context(), 1, nil, false); err != nil {
+	if err := trainer.Apply(t.Context(), 1, nil, nil, false); err != nil {
 		t.Fatal(err)
 	}
 	if back := norm(unsentOf(trainer)); !(back > left) || len(trainer.local().residual.sent) != 0 {
@@ -265,7 +265,7 @@ func TestLocalStepsAtALag(t *testing.T) {
 		if waiting = append(waiting, payload); step == 1 {
 			continue
 		}
-		if err := trainer.Apply(t.Context(), step-1, waiting[:1], true); err != nil {
+		if err := trainer.Apply(t.Context(), step-1, waiting[:1], nil, true); err != nil {
 			t.Fatal(err)
 		}
 		waiting = waiting[1:]
@@ -300,7 +300,7 @@ func TestLocalStepsGoOnFromTheirOwn(t *testing.T) {
 			}
 			waiting = append(waiting, payload)
 			for ; len(waiting) >= int(lag) || step == steps && len(waiting) > 0; waiting = waiting[1:] {
-				if err := trainer.Apply(t.Context(), step+1-uint32(len(waiting)), waiting[:1], true); err != nil {
+				if err := trainer.Apply(t.Context(), step+1-uint32(len(waiting)), waiting[:1], nil, true); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -350,7 +350,7 @@ func TestLocalResultsRefused(t *testing.T) {
 		t.Errorf("to DisTrO: error %v", err)
 	}
 	before := digest(t, trainer)
-	if err := trainer.Apply(t.Context(), 1, [][]byte{payload, payload}, true); !errors.Is(err, ErrResult) || digest(t, trainer) != before {
+	if err := trainer.Apply(t.Context(), 1, [][]byte{payload, payload}, nil, true); !errors.Is(err, ErrResult) || digest(t, trainer) != before {
 		t.Errorf("the same result twice: error %v", err)
 	}
 }

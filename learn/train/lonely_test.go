@@ -51,7 +51,7 @@ func TestALoneSpeakerHasALoneVote(t *testing.T) {
 			payloads = append(payloads, payload)
 		}
 		for _, o := range trainers {
-			if err := o.Apply(t.Context(), step, payloads, true); err != nil {
+			if err := o.Apply(t.Context(), step, payloads, nil, true); err != nil {
 				t.Fatal(err)
 			}
 		}

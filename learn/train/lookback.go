@@ -131,7 +131,7 @@ func (l *lookback) appliedSteps(x audit.Recomputation) ([]appliedStep, error) {
 		if steps[i].results, err = l.reader.readAll(a.Step, a.Payloads); err != nil {
 			return nil, fmt.Errorf("applied in step %d: %w", a.Step, err)
 		}
-		if steps[i].params, err = l.optimizer.applyParams(l.rates.lr(a.Step)); err != nil {
+		if steps[i].params, err = l.optimizer.applyParams(a.Votes, l.rates.lr(a.Step)); err != nil {
 			return nil, err
 		}
 	}

@@ -137,7 +137,7 @@ func TestAuditsBetweenSteps(t *testing.T) {
 			due := len(a.waiting) >= int(lag)
 			a.applyOldest()
 			if due {
-				if err := never.Apply(t.Context(), a.applied[0].Step, a.applied[0].Payloads, false); err != nil {
+				if err := never.Apply(t.Context(), a.applied[0].Step, a.applied[0].Payloads, nil, false); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -161,7 +161,7 @@ func TestMuonMovesNoFurther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := trainer.Apply(t.Context(), step, nil, false); err != nil {
+		if err := trainer.Apply(t.Context(), step, nil, nil, false); err != nil {
 			t.Fatal(err)
 		}
 	}

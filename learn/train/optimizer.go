@@ -255,10 +255,10 @@ func (o *optimizer) bounded(results []codec.TensorResult) []codec.TensorResult {
 	return scaled
 }
 
-// apply moves every weight by the results, in the given order: weight decay, then lr times the sign
-// of the mean. The weights decay even without results.
-func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, lr float32) error {
-	return o.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
+// apply moves every weight by the results and their votes, in the given order: weight decay, then lr
+// times the sign of the mean. The weights decay even without results.
+func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, votes distro.Votes, lr float32) error {
+	return o.move(results, votes, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
 		return o.kernel.DecodeApply(o.layouts[i], ofTensor, weights[i], p)
 	})
 }
@@ -268,18 +268,18 @@ func (o *optimizer) applyTensor(tensor int, results [][]codec.TensorResult, weig
 	return o.kernel.DecodeApply(o.layouts[tensor], ofTensor(results, tensor), weights, p)
 }
 
-// applyParams returns the parameters of apply for a learning rate.
-func (o *optimizer) applyParams(lr float32) (distro.ApplyParams, error) {
+// applyParams returns the parameters of apply for votes and a learning rate.
+func (o *optimizer) applyParams(votes distro.Votes, lr float32) (distro.ApplyParams, error) {
 	factor := float32(1 - float64(float64(lr)*o.config.WeightDecay))
 	if !(factor > 0) {
 		return distro.ApplyParams{}, fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", errUnsupported, lr, o.config.WeightDecay)
 	}
-	return distro.ApplyParams{LR: lr, WeightFactor: factor}, nil
+	return distro.ApplyParams{LR: lr, WeightFactor: factor, Votes: votes}, nil
 }
 
 // move calls f for each tensor with its results. It may be called concurrently with itself.
-func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error) error {
-	params, err := o.applyParams(lr)
+func (o *optimizer) move(results [][]codec.TensorResult, votes distro.Votes, lr float32, f func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error) error {
+	params, err := o.applyParams(votes, lr)
 	if err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ func TestApplyGivesSameBits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := o.apply(weights[i], results, 1e-2); err != nil {
+				if err := o.apply(weights[i], results, nil, 1e-2); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -218,13 +218,13 @@ func TestApplyNothingDecays(t *testing.T) {
 			want[i][j] *= 0.875
 		}
 	}
-	if err := o.apply(weights, nil, 0.25); err != nil {
+	if err := o.apply(weights, nil, nil, 0.25); err != nil {
 		t.Fatal(err)
 	}
 	if !sameBits(weights, want) {
 		t.Error("weights are not decayed")
 	}
-	if err := o.apply(weights, nil, 2); !errors.Is(err, errUnsupported) {
+	if err := o.apply(weights, nil, nil, 2); !errors.Is(err, errUnsupported) {
 		t.Errorf("decay of everything: error = %v", err)
 	}
 }

@@ -106,7 +106,7 @@ func TestParallelReplicasStayEqual(t *testing.T) {
 			first = last
 		}
 		for _, member := range members {
-			if err := member.Apply(t.Context(), step, payloads, true); err != nil {
+			if err := member.Apply(t.Context(), step, payloads, nil, true); err != nil {
 				t.Fatal(err)
 			}
 		}

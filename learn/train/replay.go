@@ -155,7 +155,7 @@ func (rp *replayer) takeBack(x audit.Recomputation, values [][]float32) error {
 		for i, of := range values {
 			moved := moved[:len(of)]
 			clear(moved)
-			if err := rp.residual.apply(i, results, moved, lr); err != nil {
+			if err := rp.residual.apply(i, results, a.Votes, moved, lr); err != nil {
 				return fmt.Errorf("take back step %d, tensor %d: %w", a.Step, i, err)
 			}
 			for j := range moved {

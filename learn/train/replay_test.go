@@ -102,7 +102,7 @@ func (a *auditedLocal) applyOldest() {
 	now := a.waiting[0]
 	a.waiting = a.waiting[1:]
 	for _, member := range []*Trainer{a.trainer, a.verifier} {
-		if err := member.Apply(a.t.Context(), now.Step, now.Payloads, member == a.trainer && len(now.Payloads) > 0); err != nil {
+		if err := member.Apply(a.t.Context(), now.Step, now.Payloads, nil, member == a.trainer && len(now.Payloads) > 0); err != nil {
 			a.t.Fatal(err)
 		}
 	}

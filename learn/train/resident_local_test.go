@@ -52,7 +52,7 @@ func TestResidentLocalStepsTrainTheSame(t *testing.T) {
 						continue
 					}
 					for _, member := range members {
-						if err := member.Apply(t.Context(), step+1-here.ApplyLag(), waiting[:1], step != 2); err != nil {
+						if err := member.Apply(t.Context(), step+1-here.ApplyLag(), waiting[:1], nil, step != 2); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -184,7 +184,7 @@ func TestLostWeightsOfLocalSteps(t *testing.T) {
 	step++
 	payloads := results(t, step, here)
 	(*opened)[0].fail = "ApplyLevels"
-	if err := there.Apply(t.Context(), step, payloads, false); !errors.Is(err, errLost) || !errors.Is(err, errTested) {
+	if err := there.Apply(t.Context(), step, payloads, nil, false); !errors.Is(err, errLost) || !errors.Is(err, errTested) {
 		t.Fatalf("error = %v", err)
 	}
 	if _, err := there.Snapshot(t.Context()); !errors.Is(err, errLost) {

@@ -58,7 +58,7 @@ func results(t *testing.T, step uint32, clients ...*Trainer) (payloads [][]byte)
 func apply(t *testing.T, step uint32, payloads [][]byte, members ...*Trainer) {
 	t.Helper()
 	for _, member := range members {
-		if err := member.Apply(t.Context(), step, payloads, len(payloads) > 0); err != nil {
+		if err := member.Apply(t.Context(), step, payloads, nil, len(payloads) > 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +131,7 @@ func TestResidentTrainsTheSame(t *testing.T) {
 					payloads = nil // weight decay alone
 				}
 				for _, member := range members {
-					if err := member.Apply(t.Context(), step, payloads, counted); err != nil {
+					if err := member.Apply(t.Context(), step, payloads, nil, counted); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -236,7 +236,7 @@ func TestResidentSpeculates(t *testing.T) {
 	for step := uint32(1); step <= 5; step++ {
 		payloads := results(t, step, here, there)
 		for _, guess := range [][][]byte{payloads[:1], payloads} {
-			if done, err := there.Speculate(t.Context(), step, guess, true); err != nil || !done {
+			if done, err := there.Speculate(t.Context(), step, guess, nil, true); err != nil || !done {
 				t.Fatalf("step %d: %v (%v)", step, done, err)
 			}
 		}
@@ -406,7 +406,7 @@ func TestLostWeights(t *testing.T) {
 	step++
 	(*opened)[1].fail = "Apply"
 	payloads := results(t, step, here)
-	if err := there.Apply(t.Context(), step, payloads, false); !errors.Is(err, errLost) || !errors.Is(err, errTested) {
+	if err := there.Apply(t.Context(), step, payloads, nil, false); !errors.Is(err, errLost) || !errors.Is(err, errTested) {
 		t.Fatalf("error = %v", err)
 	}
 	if _, err := there.Snapshot(t.Context()); !errors.Is(err, errLost) {
@@ -447,7 +447,7 @@ func TestFailedSpeculationLosesNothing(t *testing.T) {
 	step++
 	payloads := results(t, step, here, there)
 	(*opened)[0].fail = "Apply"
-	if _, err := there.Speculate(t.Context(), step, payloads, true); !errors.Is(err, errTested) {
+	if _, err := there.Speculate(t.Context(), step, payloads, nil, true); !errors.Is(err, errTested) {
 		t.Fatalf("error = %v", err)
 	}
 	(*opened)[0].fail = ""
@@ -466,7 +466,7 @@ func TestSpeculationThatLeavesTheDevice(t *testing.T) {
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), kernels)
 	for step := uint32(1); step <= 3; step++ {
 		payloads := results(t, step, here, there)
-		if _, err := there.Speculate(t.Context(), step, payloads[:1], true); err != nil {
+		if _, err := there.Speculate(t.Context(), step, payloads[:1], nil, true); err != nil {
 			t.Fatal(err)
 		}
 		apply(t, step, payloads, here, there)

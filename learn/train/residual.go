@@ -243,14 +243,14 @@ func (r *residual) eachTensor(f func(i int) error) error {
 	return group.Wait()
 }
 
-// apply moves the weights of a tensor by the results of a round with a learning rate. Without results
-// nothing changes.
-func (r *residual) apply(tensor int, results [][]codec.TensorResult, weights []float32, lr float32) error {
-	return localsteps.Apply(r.kernel, r.layouts[tensor], ofTensor(results, tensor), weights, r.applyParams(lr))
+// apply moves the weights of a tensor by the results of a round, with their votes and a learning rate.
+// Without results nothing changes.
+func (r *residual) apply(tensor int, results [][]codec.TensorResult, votes distro.Votes, weights []float32, lr float32) error {
+	return localsteps.Apply(r.kernel, r.layouts[tensor], ofTensor(results, tensor), weights, r.applyParams(votes, lr))
 }
 
-func (r *residual) applyParams(lr float32) localsteps.ApplyParams {
-	return localsteps.ApplyParams{Reach: r.reach(lr), LevelBits: int(r.config.ValueBits), Rate: float32(r.config.OuterLR)}
+func (r *residual) applyParams(votes distro.Votes, lr float32) localsteps.ApplyParams {
+	return localsteps.ApplyParams{Reach: r.reach(lr), LevelBits: int(r.config.ValueBits), Rate: float32(r.config.OuterLR), Votes: votes}
 }
 
 // finalize ends the wait for this trainer's result of a step. An uncounted result is added back to

@@ -11,17 +11,17 @@ import (
 // Apply with the same results, is called. Any other call except Train undoes it, bit for bit.
 // Speculate returns false if it is not possible: for an optimizer whose training moves the weights
 // itself, and for a model of more than a GiB in f32, for which there is no memory for a copy.
-func (t *Trainer) Speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error) {
+func (t *Trainer) Speculate(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) (done bool, err error) {
 	if !t.speculates || t.large() {
 		return false, nil
 	}
-	if err := t.speculate(ctx, step, payloads, ownCounted); err != nil {
+	if err := t.speculate(ctx, step, payloads, votes, ownCounted); err != nil {
 		return false, fmt.Errorf("speculate on step %d: %w", step, err)
 	}
 	return true, nil
 }
 
-func (t *Trainer) speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+func (t *Trainer) speculate(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) error {
 	results, err := t.reader.readAll(step, payloads)
 	if err != nil {
 		return err
@@ -37,11 +37,11 @@ func (t *Trainer) speculate(ctx context.Context, step uint32, payloads [][]byte,
 	if err != nil {
 		return err
 	}
-	if err := t.exchange.move(ctx, step, results); err != nil {
+	if err := t.exchange.move(ctx, step, results, votes); err != nil {
 		return errors.Join(err, back())
 	}
 	t.speculated.start(&speculation{
-		step: step, payloads: payloads, ownCounted: ownCounted, back: back,
+		step: step, payloads: payloads, votes: votes, ownCounted: ownCounted, back: back,
 		finalize: func() error { return t.finalize(step, ownCounted) },
 	})
 	return nil

@@ -20,7 +20,7 @@ func trained(t *testing.T, trainer *Trainer, step uint32, from uint64) []byte {
 // speculate calls Speculate with one result.
 func speculate(t *testing.T, trainer *Trainer, step uint32, payload []byte) {
 	t.Helper()
-	if done, err := trainer.Speculate(t.Context(), step, [][]byte{payload}, true); !done || err != nil {
+	if done, err := trainer.Speculate(t.Context(), step, [][]byte{payload}, nil, true); !done || err != nil {
 		t.Fatal(done, err)
 	}
 }
@@ -39,7 +39,7 @@ func TestSpeculationIsConfirmed(t *testing.T) {
 					t.Fatalf("step %d has another result", 2*step-1)
 				}
 				speculate(t, trainer, 2*step-1, payload)
-				if err := other.Apply(t.Context(), 2*step-1, [][]byte{payload}, true); err != nil {
+				if err := other.Apply(t.Context(), 2*step-1, [][]byte{payload}, nil, true); err != nil {
 					t.Fatal(err)
 				}
 				ahead, _, err := trainer.Train(t.Context(), 2*step, toyBatch(8, 10), func(context.Context) error {
@@ -52,7 +52,7 @@ func TestSpeculationIsConfirmed(t *testing.T) {
 					t.Fatalf("step %d, trained ahead, has another result, %v", 2*step, err)
 				}
 				for _, each := range []*Trainer{trainer, other} {
-					if err := each.Apply(t.Context(), 2*step, [][]byte{ahead}, true); err != nil {
+					if err := each.Apply(t.Context(), 2*step, [][]byte{ahead}, nil, true); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -92,7 +92,7 @@ func TestWrongSpeculationIsUndone(t *testing.T) {
 			}
 		},
 		"another speculation": func(t *testing.T, trainer *Trainer) {
-			if done, err := trainer.Speculate(t.Context(), 1, nil, false); !done || err != nil {
+			if done, err := trainer.Speculate(t.Context(), 1, nil, nil, false); !done || err != nil {
 				t.Error(done, err)
 			}
 		},
@@ -110,7 +110,7 @@ func TestWrongSpeculationIsUndone(t *testing.T) {
 				t.Error("a withdrawn speculation is confirmed")
 			}
 			for _, each := range []*Trainer{trainer, other} {
-				if err := each.Apply(t.Context(), 1, nil, false); err != nil {
+				if err := each.Apply(t.Context(), 1, nil, nil, false); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -133,20 +133,20 @@ func TestSpeculativeResultsAreApplied(t *testing.T) {
 		speculate(t, trainer, step, payload)
 		if step == 2 {
 			trainer.Confirm(step)
-		} else if err := trainer.Apply(t.Context(), step, [][]byte{payload}, true); err != nil {
+		} else if err := trainer.Apply(t.Context(), step, [][]byte{payload}, nil, true); err != nil {
 			t.Fatal(err)
 		}
-		if err := other.Apply(t.Context(), step, [][]byte{payload}, true); err != nil {
+		if err := other.Apply(t.Context(), step, [][]byte{payload}, nil, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if digest(t, trainer) != digest(t, other) {
 		t.Error("the weights differ")
 	}
-	if _, err := trainer.Speculate(t.Context(), 3, nil, false); !errors.Is(err, errStep) {
+	if _, err := trainer.Speculate(t.Context(), 3, nil, nil, false); !errors.Is(err, errStep) {
 		t.Errorf("speculation about an applied step: %v", err)
 	}
-	if done, err := newTestTrainer(t, lookingAhead).Speculate(t.Context(), 1, nil, false); done || err != nil {
+	if done, err := newTestTrainer(t, lookingAhead).Speculate(t.Context(), 1, nil, nil, false); done || err != nil {
 		t.Errorf("an optimizer with look-ahead speculates: %v, %v", done, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 type speculation struct {
 	step       uint32
 	payloads   [][]byte
+	votes      []uint8
 	ownCounted bool
 	confirmed  bool
 	back       func() error // restores the weights
@@ -71,9 +72,9 @@ func (s *speculated) confirm(step uint32) bool {
 
 // matches reports whether the weights were already moved by exactly these results, and confirms
 // them.
-func (s *speculated) matches(step uint32, payloads [][]byte, ownCounted bool) bool {
+func (s *speculated) matches(step uint32, payloads [][]byte, votes []uint8, ownCounted bool) bool {
 	return s.confirmIf(func(of *speculation) bool {
-		return of.step == step && of.ownCounted == ownCounted && slices.EqualFunc(of.payloads, payloads, bytes.Equal)
+		return of.step == step && of.ownCounted == ownCounted && slices.Equal(of.votes, votes) && slices.EqualFunc(of.payloads, payloads, bytes.Equal)
 	})
 }
 

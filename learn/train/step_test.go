@@ -247,7 +247,7 @@ func TestSavedMomentumIsAsOldAsItWas(t *testing.T) {
 		return payload
 	}
 	apply := func(trainer *Trainer, step uint32, payloads ...[]byte) {
-		if err := trainer.Apply(t.Context(), step, payloads, true); err != nil {
+		if err := trainer.Apply(t.Context(), step, payloads, nil, true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -89,7 +89,7 @@ func trainOnStrict(t *testing.T, members []*Trainer, audits bool) {
 					t.Fatal(err)
 				}
 			}
-		} else if done, err := members[1].Speculate(t.Context(), step, payloads[:1], true); err != nil || done != members[1].speculates {
+		} else if done, err := members[1].Speculate(t.Context(), step, payloads[:1], nil, true); err != nil || done != members[1].speculates {
 			t.Fatalf("step %d: speculated: %v (%v)", step, done, err)
 		}
 		apply(t, step, payloads, members...)

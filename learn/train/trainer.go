@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/train/schedule"
 )
 
@@ -34,8 +35,8 @@ type exchange interface {
 	// the mean loss. Between the gradient and the change of the optimizer's state it calls begun.
 	// If it fails, the state is unchanged, and the weights are unchanged in any case.
 	encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error)
-	// move changes the weights by the results of a step.
-	move(ctx context.Context, step uint32, results [][]codec.TensorResult) error
+	// move changes the weights by the results of a step and their votes.
+	move(ctx context.Context, step uint32, results [][]codec.TensorResult, votes distro.Votes) error
 	// finalize ends the wait for this trainer's result of a step.
 	finalize(step uint32, counted bool) error
 	// reset resets the optimizer's state.
@@ -107,7 +108,7 @@ func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss
 		return 0, err
 	}
 	// A trained step is applied. A cancellation must not come in between.
-	return loss, t.Apply(context.WithoutCancel(ctx), step, [][]byte{payload}, true)
+	return loss, t.Apply(context.WithoutCancel(ctx), step, [][]byte{payload}, nil, true)
 }
 
 // Verify returns an error unless payload is, byte for byte, a possible result of the trainer for
@@ -117,22 +118,23 @@ func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 	return t.reader.verify(payload, step, batch, trainer)
 }
 
-// Apply changes the weights by the counted results of a step, in ascending order of their batches.
+// Apply changes the weights by the counted results of a step, in ascending order of their batches, and by
+// their votes, from 1 to assign.FullVote. Nil votes give each result a full vote.
 // Without results, the weights still decay under DisTrO, and do not change under local steps.
 // ownCounted reports whether this trainer's result is among them. If not, this trainer's result is
 // added back to the momentum, except in runs with audits, see Trainer.SetAttested.
 //
 // Steps are applied in ascending order, each once. If a payload is invalid or out of order, Apply
 // returns an error that wraps ErrResult, and nothing has changed.
-func (t *Trainer) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
-	if err := t.apply(ctx, step, payloads, ownCounted); err != nil {
+func (t *Trainer) Apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) error {
+	if err := t.apply(ctx, step, payloads, votes, ownCounted); err != nil {
 		return fmt.Errorf("apply step %d: %w", step, err)
 	}
 	return nil
 }
 
-func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
-	if t.speculated.matches(step, payloads, ownCounted) {
+func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) error {
+	if t.speculated.matches(step, payloads, votes, ownCounted) {
 		if err := t.lock(ctx); err != nil {
 			return err
 		}
@@ -152,7 +154,7 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 	if err := t.checkNext(step); err != nil {
 		return err
 	}
-	if err := t.exchange.move(ctx, step, results); err != nil {
+	if err := t.exchange.move(ctx, step, results, votes); err != nil {
 		return err
 	}
 	return t.finalize(step, ownCounted)

@@ -148,7 +148,7 @@ func TestReplicasStayEqual(t *testing.T) {
 			payloads = payloads[:1]
 		}
 		for i, member := range members {
-			if err := member.Apply(t.Context(), step, payloads, i == 0 || counted); err != nil {
+			if err := member.Apply(t.Context(), step, payloads, nil, i == 0 || counted); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -194,7 +194,7 @@ func TestCancelledTrainChangesNothing(t *testing.T) {
 			t.Errorf("step %d: the cancelled batch shows in the next result", step)
 		}
 		for _, member := range []*Trainer{trainer, untouched} {
-			if err := member.Apply(t.Context(), step, [][]byte{want}, true); err != nil {
+			if err := member.Apply(t.Context(), step, [][]byte{want}, nil, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -321,7 +321,9 @@ func TestVerifyAndApplyReject(t *testing.T) {
 	verify := func(payload []byte, step uint32, id assign.BatchID, key [32]byte) error {
 		return trainer.Verify(payload, step, id, key)
 	}
-	apply := func(step uint32, payloads ...[]byte) error { return trainer.Apply(t.Context(), step, payloads, false) }
+	apply := func(step uint32, payloads ...[]byte) error {
+		return trainer.Apply(t.Context(), step, payloads, nil, false)
+	}
 	errs := map[string]error{
 		"verify other step":     verify(payload, 4, batch.ID, [32]byte{1}),
 		"verify other batch":    verify(payload, 3, assign.BatchID{Start: 4, End: 7}, [32]byte{1}),
@@ -512,7 +514,7 @@ func TestLargeValuesWeighNoMore(t *testing.T) {
 	}
 	after := func(payloads ...[]byte) [32]byte {
 		trainer := newTestTrainer(t, values)
-		if err := trainer.Apply(t.Context(), 1, payloads, false); err != nil {
+		if err := trainer.Apply(t.Context(), 1, payloads, nil, false); err != nil {
 			t.Fatal(err)
 		}
 		return digest(t, trainer)

@@ -35,6 +35,7 @@ type attestedResult struct {
 	Commitment [32]byte
 	Header     codec.Header // only the step is set if the result was not available
 	Counted    bool         // it was applied
+	Vote       uint8        // its weight when it was applied
 	Announced  string       // signed bytes of its announcement; empty: unknown
 	Since      uint32       // first step of its trainer's optimizer, as the run knew it when the round started; 0: unknown
 }

@@ -136,7 +136,7 @@ func readApplied(payloads *payloadStore, rounds []appliedRound) ([]audit.Applied
 			if err != nil {
 				return nil, fmt.Errorf("a result of step %d: %w", round.Step, err)
 			}
-			applied[i].Payloads = append(applied[i].Payloads, payload)
+			applied[i].Payloads, applied[i].Votes = append(applied[i].Payloads, payload), append(applied[i].Votes, r.Vote)
 		}
 	}
 	return applied, nil

@@ -29,7 +29,7 @@ func (a *Auditor) Record(t *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	r := &Record{round: appliedRound{Step: t.Round.Step, EpochStart: t.EpochStart, ColdSteps: coldSteps}, payloads: a.payloads, trainer: trainer}
 	known := make(map[coordinator.ClientID]bool, len(t.Slots))
 	add := func(s *tally.Slot, commitment [32]byte, of *tally.Candidate, counted bool) {
-		result := attestedResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Counted: counted, Since: s.OptimizerSince}
+		result := attestedResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Counted: counted, Vote: s.Vote, Since: s.OptimizerSince}
 		if result.Header.Step = t.Round.Step; of != nil {
 			result.Announced = string(of.Announcement())
 		}

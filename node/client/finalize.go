@@ -113,7 +113,7 @@ func (n *Node) apply(rs *roundState, o tally.Outcome) {
 	if n.takeOwed() {
 		return
 	}
-	own := rs.isOwn(o)
+	own, votes := rs.isOwn(o), tally.VotesOf(o.Counted)
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, rs.Round.Step
 	kept := n.auditor.Record(rs.Tally, o, replica.ColdSteps)
 	var commit *taking // nil: no intermediate checkpoint is due
@@ -125,7 +125,7 @@ func (n *Node) apply(rs *roundState, o tally.Outcome) {
 		begun := n.tasks.Now()
 		var payloads [][]byte
 		if payloads, r.unread, r.err = fetch.Read(ctx, n.Network, o.Sources); r.err == nil {
-			r.err = trainer.Apply(ctx, step, payloads, own)
+			r.err = trainer.Apply(ctx, step, payloads, votes, own)
 		}
 		r.took = n.tasks.Now().Sub(begun)
 		switch {

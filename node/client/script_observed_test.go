@@ -414,19 +414,19 @@ func (t *observedTrainer) Train(ctx context.Context, step uint32, batch data.Bat
 }
 
 // Apply implements env.Trainer.
-func (t *observedTrainer) Apply(ctx context.Context, step uint32, payloads [][]byte, own bool) error {
+func (t *observedTrainer) Apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, own bool) error {
 	if err := t.process.does(ctx, 20*time.Millisecond, "applies step %d", step); err != nil {
 		return err
 	}
-	return t.Trainer.Apply(ctx, step, payloads, own)
+	return t.Trainer.Apply(ctx, step, payloads, votes, own)
 }
 
 // Speculate implements env.Speculator.
-func (t *observedTrainer) Speculate(ctx context.Context, step uint32, payloads [][]byte, own bool) (bool, error) {
+func (t *observedTrainer) Speculate(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, own bool) (bool, error) {
 	if err := t.process.does(ctx, 20*time.Millisecond, "applies step %d speculatively: %d results", step, len(payloads)); err != nil {
 		return false, err
 	}
-	return t.Trainer.Speculate(ctx, step, payloads, own)
+	return t.Trainer.Speculate(ctx, step, payloads, votes, own)
 }
 
 // Confirm implements env.Speculator.

@@ -34,12 +34,12 @@ func (n *Node) speculation(rs *roundState) (s core.Speculation, outcome *tally.O
 // gradient, so that only the transfer of the results separates two trainings. A misprediction is undone.
 func (n *Node) speculate(rs *roundState, outcome tally.Outcome) {
 	trainer, step := n.engine.trainer.(env.Speculator), rs.Round.Step
-	own := rs.isOwn(outcome)
+	own, votes := rs.isOwn(outcome), tally.VotesOf(outcome.Counted)
 	start(&n.engine, core.Speculate{Step: step}, func(ctx context.Context) *speculation {
 		begun := n.engine.tasks.Now()
 		f := &speculation{step: step, outcome: outcome}
 		if f.payloads, f.unread, f.err = fetch.Read(ctx, n.Network, outcome.Sources); f.err == nil {
-			f.ready, f.err = trainer.Speculate(ctx, step, f.payloads, own)
+			f.ready, f.err = trainer.Speculate(ctx, step, f.payloads, votes, own)
 		}
 		f.seconds = n.engine.tasks.Now().Sub(begun).Seconds()
 		return f

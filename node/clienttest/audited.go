@@ -92,8 +92,8 @@ func (a *Audited) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 }
 
 // Apply implements env.Trainer.
-func (a *Audited) Apply(ctx context.Context, step uint32, payloads [][]byte, own bool) error {
-	if err := a.Trainer.Apply(ctx, step, hashesOf(payloads), own); err != nil {
+func (a *Audited) Apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, own bool) error {
+	if err := a.Trainer.Apply(ctx, step, hashesOf(payloads), votes, own); err != nil {
 		return err
 	}
 	a.Past.Note(step, a.fingerprint())
@@ -110,8 +110,8 @@ func hashesOf(payloads [][]byte) [][]byte {
 }
 
 // Speculate implements env.Speculator.
-func (a *Audited) Speculate(ctx context.Context, step uint32, payloads [][]byte, own bool) (bool, error) {
-	return a.Trainer.Speculate(ctx, step, hashesOf(payloads), own)
+func (a *Audited) Speculate(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, own bool) (bool, error) {
+	return a.Trainer.Speculate(ctx, step, hashesOf(payloads), votes, own)
 }
 
 // Confirm implements env.Speculator.

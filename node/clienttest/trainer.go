@@ -105,24 +105,27 @@ func (f *Trainer) updateMomentum(step uint32, own bool) {
 	}
 }
 
-// move applies the results of a step to the weights.
-func (f *Trainer) move(step uint32, payloads [][]byte) {
+// move applies the results of a step to the weights. Full votes change nothing.
+func (f *Trainer) move(step uint32, payloads [][]byte, votes []uint8) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.weights {
 		f.weights[i] = f.weights[i]*6364136223846793005 + uint64(step) + uint64(f.cold[1])
-		for _, p := range payloads {
+		for n, p := range payloads {
 			f.weights[i] = f.weights[i]*31 + binary.LittleEndian.Uint64(p[len(p)-8:])
+			if votes != nil {
+				f.weights[i] -= uint64(assign.FullVote - votes[n])
+			}
 		}
 	}
 }
 
 // Speculate implements env.Speculator.
-func (f *Trainer) Speculate(_ context.Context, step uint32, payloads [][]byte, own bool) (bool, error) {
+func (f *Trainer) Speculate(_ context.Context, step uint32, payloads [][]byte, votes []uint8, own bool) (bool, error) {
 	defer f.exclusive()()
 	f.decide()
 	before := f.Weights()
-	f.move(step, payloads)
+	f.move(step, payloads, votes)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.speculation = &speculation{step: step, payloads: payloads, own: own, before: before}
@@ -232,10 +235,10 @@ func (f *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 }
 
 // Apply implements env.Trainer.
-func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, own bool) error {
+func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, votes []uint8, own bool) error {
 	defer f.exclusive()()
 	f.decide()
-	f.move(step, payloads)
+	f.move(step, payloads, votes)
 	f.updateMomentum(step, own)
 	return nil
 }

@@ -112,9 +112,10 @@ type Trainer interface {
 	// trainer. It is cheap and may be called at any time.
 	Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error
 	// Apply applies the counted results of a step to the model. The payloads have been verified and
-	// are in ascending order of their batches; the list may be empty. ownCounted reports whether
-	// the result of Train for that step is among them.
-	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
+	// are in ascending order of their batches; the list may be empty. votes contains the vote of
+	// each, from 1 to assign.FullVote. ownCounted reports whether the result of Train for that step
+	// is among them.
+	Apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) error
 	// Snapshot returns a copy of the model.
 	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
 	// Load replaces the model and resets the optimizer.
@@ -162,7 +163,7 @@ type Speculator interface {
 	// Speculate changes the weights as Apply would; done reports whether it did. Train of a later
 	// step then continues from there, and needs Confirm before begun returns. Any other call except
 	// Apply of the same results undoes Speculate first.
-	Speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
+	Speculate(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) (done bool, err error)
 	// Confirm makes the changes of Speculate final, in place of Apply. It returns false if the
 	// changes have been undone. It may be called at any time, also while Train waits in begun.
 	Confirm(step uint32) bool

@@ -12,7 +12,7 @@ import (
 
 const (
 	appliedRoundSize  = 4 + 4 + 2
-	appliedResultSize = 8 + 8 + 32 + 32 + 4
+	appliedResultSize = 8 + 8 + 32 + 32 + 4 + 1
 	maxResultsRounds  = 4096
 )
 
@@ -41,11 +41,18 @@ type AppliedResult struct {
 
 // Replica returns the replica hash after the round. before is the hash before the round.
 func (r *AppliedRound) Replica(before [32]byte) [32]byte {
+	return tally.ExtendReplica(before, r.Step, r.counted())
+}
+
+// Votes returns the vote of each result.
+func (r *AppliedRound) Votes() []uint8 { return tally.VotesOf(r.counted()) }
+
+func (r *AppliedRound) counted() []tally.Counted {
 	counted := make([]tally.Counted, len(r.Results))
 	for i := range r.Results {
 		counted[i] = r.Results[i].Counted
 	}
-	return tally.ExtendReplica(before, r.Step, counted)
+	return counted
 }
 
 // TotalSize returns the size in bytes of all results of the rounds.
@@ -78,6 +85,7 @@ func encodeApplied(rounds []AppliedRound) []byte {
 			b = append(b, r.Owner[:]...)
 			b = append(b, r.Commitment[:]...)
 			b = binary.LittleEndian.AppendUint32(b, r.Size)
+			b = append(b, r.Vote)
 		}
 	}
 	return b
@@ -108,12 +116,16 @@ func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
 				Counted: tally.Counted{
 					Batch:      assign.BatchID{Start: binary.LittleEndian.Uint64(b), End: binary.LittleEndian.Uint64(b[8:])},
 					Commitment: tally.Commitment(b[48:80]),
+					Vote:       b[84],
 				},
 				Owner: coordinator.ClientID(b[16:48]),
 				Size:  binary.LittleEndian.Uint32(b[80:]),
 			}
 			if r.Batch.Start < end || r.Batch.End <= r.Batch.Start {
 				return nil, fmt.Errorf("%w: batch %v of step %d is out of order", errMalformed, r.Batch, step)
+			}
+			if r.Vote < 1 || r.Vote > assign.FullVote {
+				return nil, fmt.Errorf("%w: batch %v of step %d has a vote of %d, want 1 to %d", errMalformed, r.Batch, step, r.Vote, assign.FullVote)
 			}
 			end = r.Batch.End
 			round.Results = append(round.Results, r)

@@ -20,7 +20,7 @@ func testApplied(step, epochStart uint32, sizes ...uint32) AppliedRound {
 	for i, size := range sizes {
 		at := uint64(i)
 		round.Results = append(round.Results, AppliedResult{
-			Counted: tally.Counted{Batch: assign.BatchID{Start: 4 * at, End: 4*at + 4}, Commitment: tally.Commitment{byte(step), byte(i)}},
+			Counted: tally.Counted{Batch: assign.BatchID{Start: 4 * at, End: 4*at + 4}, Commitment: tally.Commitment{byte(step), byte(i)}, Vote: assign.FullVote},
 			Owner:   coordinator.ClientID{0xaa, byte(i)}, Size: size,
 		})
 	}
@@ -31,7 +31,7 @@ func testApplied(step, epochStart uint32, sizes ...uint32) AppliedRound {
 func TestAppliedGolden(t *testing.T) {
 	zeros := func(n int) string { return strings.Repeat("00", n) }
 	want := "04000000" + "02000000" + "0100" +
-		zeros(8) + "0400000000000000" + "aa00" + zeros(30) + "0500" + zeros(30) + "54000000" +
+		zeros(8) + "0400000000000000" + "aa00" + zeros(30) + "0500" + zeros(30) + "54000000" + "10" +
 		"04000000" + "02000000" + "0000"
 	rounds := []AppliedRound{testApplied(5, 4, 84), testApplied(6, 4)}
 	packed := encodeApplied(rounds)
@@ -62,6 +62,8 @@ func TestAppliedMalformed(t *testing.T) {
 		"too many results":        {with(9, 0xff), 4, 5},
 		"an epoch of later steps": {with(0, 6), 4, 5},
 		"an empty batch":          {with(appliedRoundSize+8, 0), 4, 5},
+		"no vote":                 {with(appliedRoundSize+appliedResultSize-1, 0), 4, 5},
+		"too large a vote":        {with(appliedRoundSize+appliedResultSize-1, 17), 4, 5},
 		"batches out of order":    {with(appliedRoundSize+8, 5), 4, 5},
 		"no steps":                {good, 5, 5},
 		"steps backwards":         {good, 6, 5},

@@ -18,7 +18,7 @@ import (
 const (
 	RoundProtocol   = "/psyche/round/1"   // the announcements of a round
 	ModelProtocol   = "/psyche/model/1"   // the manifest of a model
-	ResultsProtocol = "/psyche/results/1" // the results counted between two models
+	ResultsProtocol = "/psyche/results/2" // the results counted between two models
 	ReplicaProtocol = "/psyche/replica/1" // the replica hash after a step
 )
 

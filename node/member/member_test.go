@@ -234,7 +234,7 @@ func round(t *testing.T, f *Factory, trainer env.Trainer, step uint32) {
 	if err := trainer.Verify(payload, step+1, assign.BatchID{Start: 0, End: 2}, [32]byte{7}); err == nil {
 		t.Fatal("the result is also accepted for a different step")
 	}
-	if err := trainer.Apply(t.Context(), step, [][]byte{payload}, true); err != nil {
+	if err := trainer.Apply(t.Context(), step, [][]byte{payload}, nil, true); err != nil {
 		t.Fatal(err)
 	}
 }

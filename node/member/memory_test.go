@@ -20,7 +20,7 @@ func (fullMemory) Train(context.Context, uint32, data.Batch, func(context.Contex
 	return nil, 0, errFull
 }
 
-func (fullMemory) Apply(context.Context, uint32, [][]byte, bool) error { return errFull }
+func (fullMemory) Apply(context.Context, uint32, [][]byte, []uint8, bool) error { return errFull }
 
 // TestOutOfMemory checks that the errors of failed allocations, in training and in applying, state what would fit.
 func TestOutOfMemory(t *testing.T) {
@@ -33,7 +33,7 @@ func TestOutOfMemory(t *testing.T) {
 	learner := &built.(*Trainer).Learner
 	learner.trainer = fullMemory{learner.trainer}
 	_, _, trainErr := learner.Train(t.Context(), 1, data.Batch{ID: assign.BatchID{End: 1}}, nil)
-	for _, err := range []error{trainErr, learner.Apply(t.Context(), 1, nil, false)} {
+	for _, err := range []error{trainErr, learner.Apply(t.Context(), 1, nil, nil, false)} {
 		if !errors.Is(err, torch.ErrMemory) || !fit.Advised(err) {
 			t.Errorf("got %v", err)
 		}

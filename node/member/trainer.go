@@ -106,9 +106,9 @@ func (t *Learner) busy() (done func()) {
 }
 
 // Speculate implements env.Speculator.
-func (t *Learner) Speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (bool, error) {
+func (t *Learner) Speculate(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) (bool, error) {
 	idle := t.measuring.Busy()
-	done, err := t.trainer.Speculate(ctx, step, payloads, ownCounted)
+	done, err := t.trainer.Speculate(ctx, step, payloads, votes, ownCounted)
 	if done {
 		t.speculating = idle
 	} else {
@@ -141,9 +141,9 @@ func (t *Learner) explained(err error) error {
 }
 
 // Apply implements env.Trainer.
-func (t *Learner) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+func (t *Learner) Apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) error {
 	defer t.busy()()
-	err := t.trainer.Apply(ctx, step, payloads, ownCounted)
+	err := t.trainer.Apply(ctx, step, payloads, votes, ownCounted)
 	if err == nil {
 		t.measuring.Changed(step)
 	}

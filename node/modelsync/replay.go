@@ -61,7 +61,7 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 	}
 	for _, round := range w.Rounds {
 		count := len(round.Results)
-		if err := trainer.Apply(ctx, round.Step, payloads[:count:count], false); err != nil {
+		if err := trainer.Apply(ctx, round.Step, payloads[:count:count], round.Votes(), false); err != nil {
 			return w, err
 		}
 		payloads = payloads[count:]

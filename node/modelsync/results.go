@@ -188,7 +188,7 @@ func (a *Attempt) applied(ctx context.Context, from checkpoint.Snapshot, rounds 
 			}
 		}
 		count := len(round.Results)
-		if err := trainer.Apply(ctx, round.Step, payloads[:count:count], false); err != nil {
+		if err := trainer.Apply(ctx, round.Step, payloads[:count:count], round.Votes(), false); err != nil {
 			return nil, err
 		}
 		payloads = payloads[count:]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
@@ -126,9 +127,10 @@ func (c *rig) train(trainer *clienttest.Trainer, step uint32) {
 	c.must(err)
 	c.peer.Drop(hash)
 	r.Commitment, r.Size = hash, uint32(len(payload))
+	r.Vote = uint8(1 + step%assign.FullVote)
 	round.Results = append(round.Results, r)
 	c.rounds, c.results = append(c.rounds, round), append(c.results, payload)
-	c.must(trainer.Apply(c.t.Context(), step, [][]byte{payload}, false))
+	c.must(trainer.Apply(c.t.Context(), step, [][]byte{payload}, round.Votes(), false))
 }
 
 func (c *rig) must(err error) {

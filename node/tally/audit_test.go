@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/tally"
@@ -133,7 +134,7 @@ func (r *auditedRun) playRound(t *testing.T, s *coordinator.State) {
 			signed, held, counts = heldBy(round.Step, own)
 		}
 		if counts != ([32]byte{}) {
-			counted = append(counted, tally.Counted{Batch: slot.Batch, Commitment: counts})
+			counted = append(counted, tally.Counted{Batch: slot.Batch, Commitment: counts, Vote: slot.Vote})
 		}
 		for _, c := range signed {
 			a := wire.ResultAnnouncement{Run: clienttest.Run, Step: round.Step, Batch: slot.Batch, Blob: c, Size: 9, Replica: r.replica}
@@ -245,7 +246,7 @@ func TestOutcomeIsUnknownWithoutAnAnnouncement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		counts := slices.Contains(run.counted[a.Step], tally.Counted{Batch: a.Batch, Commitment: a.Blob})
+		counts := slices.Contains(run.counted[a.Step], tally.Counted{Batch: a.Batch, Commitment: a.Blob, Vote: assign.FullVote})
 		o := audit(t, run.log, slices.Delete(slices.Clone(run.said), i, i+1))[a.Step]
 		if right := slices.Equal(o.Counted, run.counted[a.Step]); counts && o.Known() || o.Known() && !right {
 			t.Errorf("without the result of batch %v of step %d: known %v, right %v", a.Batch, a.Step, o.Known(), right)

@@ -144,7 +144,7 @@ func (t *Tally) Decide() Outcome {
 				o.Claimed = false
 				o.NoRoom = o.NoRoom || c.noRoom
 			}
-			o.Counted = append(o.Counted, Counted{s.Batch, c.Commitment})
+			o.Counted = append(o.Counted, Counted{s.Batch, c.Commitment, s.Vote})
 			o.Sources = append(o.Sources, c)
 		}
 	}
@@ -164,7 +164,7 @@ func (t *Tally) Predict(counts func(coordinator.ClientID) bool) (o Outcome, ok b
 			return Outcome{}, false
 		case c == nil, s.Warming:
 		default:
-			o.Counted, o.Sources = append(o.Counted, Counted{s.Batch, c.Commitment}), append(o.Sources, c)
+			o.Counted, o.Sources = append(o.Counted, Counted{s.Batch, c.Commitment, s.Vote}), append(o.Sources, c)
 		}
 	}
 	return o, len(o.Counted) > 0

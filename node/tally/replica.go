@@ -3,6 +3,7 @@ package tally
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 
 	"github.com/psyche-go/psyche/core/assign"
 )
@@ -16,10 +17,23 @@ const roundDomain = "psyche/replica/round/v1"
 // Commitment is the BLAKE3 hash of a result blob. The zero value means no result.
 type Commitment = [32]byte
 
+// votesDomain is the hash domain of votes.
+const votesDomain = "psyche/replica/votes/v1"
+
 // Counted is a result that became part of the model.
 type Counted struct {
 	Batch      assign.BatchID
 	Commitment Commitment
+	Vote       uint8 // from 1 to assign.FullVote
+}
+
+// VotesOf returns the vote of each result.
+func VotesOf(counted []Counted) []uint8 {
+	votes := make([]uint8, len(counted))
+	for i, c := range counted {
+		votes[i] = c.Vote
+	}
+	return votes
 }
 
 // StartReplica returns the replica hash of a client that holds the starting model of an epoch:
@@ -37,13 +51,19 @@ func ReplicaAt(replica, head [32]byte) [32]byte {
 
 // ExtendReplica returns the replica hash after the counted results of a step were applied:
 // SHA-256(previous ‖ step ‖ per counted result batch start ‖ batch end ‖ commitment), integers
-// little-endian, results in ascending order of their batches.
+// little-endian, results in ascending order of their batches. If a vote is not full, the replica hash is
+// SHA-256(domain ‖ that hash ‖ per counted result one byte with its vote).
 func ExtendReplica(previous [32]byte, step uint32, counted []Counted) [32]byte {
-	h := binary.LittleEndian.AppendUint32(previous[:], step)
+	h, full := binary.LittleEndian.AppendUint32(previous[:], step), true
 	for _, c := range counted {
+		full = full && c.Vote == assign.FullVote
 		h = binary.LittleEndian.AppendUint64(h, c.Batch.Start)
 		h = binary.LittleEndian.AppendUint64(h, c.Batch.End)
 		h = append(h, c.Commitment[:]...)
 	}
-	return sha256.Sum256(h)
+	next := sha256.Sum256(h)
+	if full {
+		return next
+	}
+	return sha256.Sum256(slices.Concat([]byte(votesDomain), next[:], VotesOf(counted)))
 }

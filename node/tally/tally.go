@@ -53,7 +53,8 @@ func (c *Candidate) Announcement() []byte { return c.raw }
 type Slot struct {
 	Batch      assign.BatchID
 	Owner      coordinator.ClientID
-	Warming    bool // the owner's optimizer is too young for its result to count
+	Vote       uint8 // of its result, from 1 to assign.FullVote
+	Warming    bool  // the owner's optimizer is too young for its result to count
 	Candidates []*Candidate
 
 	// OptimizerSince is the first step that the owner's optimizer state includes, as the run knew
@@ -90,7 +91,7 @@ type Tally struct {
 func New(round coordinator.Round, epochStart uint32, assignments []assign.Assignment) *Tally {
 	t := &Tally{Round: round, EpochStart: epochStart, Slots: make([]Slot, 0, len(assignments))}
 	for _, a := range assignments {
-		t.Slots = append(t.Slots, Slot{Batch: a.Batch, Owner: round.Members[a.Member], Warming: round.Warming.Has(a.Member)})
+		t.Slots = append(t.Slots, Slot{Batch: a.Batch, Owner: round.Members[a.Member], Vote: a.Vote, Warming: round.Warming.Has(a.Member)})
 	}
 	return t
 }

@@ -64,8 +64,8 @@ func (a *audited) Verify(payload []byte, step uint32, batch assign.BatchID, owne
 }
 
 // Apply implements env.Trainer.
-func (a *audited) Apply(ctx context.Context, step uint32, payloads [][]byte, own bool) error {
-	err := a.trainer.Apply(ctx, step, payloads, own)
+func (a *audited) Apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, own bool) error {
+	err := a.trainer.Apply(ctx, step, payloads, votes, own)
 	if err == nil {
 		a.Past.Note(step, a.fingerprint())
 	}

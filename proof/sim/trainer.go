@@ -51,10 +51,10 @@ func (t *trainer) applied() *model.Model {
 }
 
 // Speculate implements env.Speculator.
-func (t *trainer) Speculate(_ context.Context, step uint32, payloads [][]byte, _ bool) (bool, error) {
+func (t *trainer) Speculate(_ context.Context, step uint32, payloads [][]byte, votes []uint8, _ bool) (bool, error) {
 	t.takeBack()
 	before := t.model
-	payloads, again, err := t.move(step, payloads)
+	payloads, again, err := t.move(step, payloads, votes)
 	if err != nil {
 		return false, err
 	}
@@ -73,8 +73,8 @@ func (t *trainer) Confirm(step uint32) bool {
 	return true
 }
 
-// move applies results to the model, and returns the applied ones.
-func (t *trainer) move(step uint32, payloads [][]byte) (moved [][]byte, again *assign.BatchID, err error) {
+// move applies results with their votes to the model, and returns the applied ones.
+func (t *trainer) move(step uint32, payloads [][]byte, votes []uint8) (moved [][]byte, again *assign.BatchID, err error) {
 	if change := t.process.world.rules.payloads; change != nil {
 		payloads = change(t.process, step, payloads)
 	}
@@ -83,7 +83,7 @@ func (t *trainer) move(step uint32, payloads [][]byte) (moved [][]byte, again *a
 			return nil, nil, model.ErrInvalidResult
 		}
 	}
-	return payloads, t.model.Apply(step, payloads), nil
+	return payloads, t.model.Apply(step, payloads, votes), nil
 }
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
@@ -132,9 +132,9 @@ func (t *trainer) Verify(payload []byte, step uint32, batch assign.BatchID, owne
 	return model.Verify(payload, step, batch, owner)
 }
 
-func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
+func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, votes []uint8, _ bool) error {
 	t.takeBack()
-	payloads, again, err := t.move(step, payloads)
+	payloads, again, err := t.move(step, payloads, votes)
 	if err != nil {
 		return err
 	}

@@ -68,13 +68,13 @@ func (a *Audited) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 	return nil
 }
 
-// Apply moves every weight by the results, one after the other.
-func (a *Audited) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
+// Apply moves every weight by the results times their votes, one after the other.
+func (a *Audited) Apply(_ context.Context, step uint32, payloads [][]byte, votes []uint8, _ bool) error {
 	hashes := make([][32]byte, len(payloads))
 	for i, payload := range payloads {
 		hashes[i] = sha256.Sum256(payload)
 	}
-	a.move(step, hashes)
+	a.move(step, hashes, votes)
 	a.Past.Note(step, a.fingerprint())
 	return nil
 }

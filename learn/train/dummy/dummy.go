@@ -143,8 +143,8 @@ func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 	return nil
 }
 
-// Apply moves every weight by the results, one after the other.
-func (t *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
+// Apply moves every weight by the results times their votes, one after the other.
+func (t *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, votes []uint8, _ bool) error {
 	hashes := make([][32]byte, len(payloads))
 	for i, payload := range payloads {
 		if len(payload) != resultSize {
@@ -152,18 +152,22 @@ func (t *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ boo
 		}
 		hashes[i] = [32]byte(payload[headerSize:])
 	}
-	t.move(step, hashes)
+	t.move(step, hashes, votes)
 	return nil
 }
 
-func (t *Trainer) move(step uint32, results [][32]byte) {
+func (t *Trainer) move(step uint32, results [][32]byte, votes []uint8) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, result := range results {
+	for n, result := range results {
+		weight := float32(1)
+		if votes != nil {
+			weight = float32(votes[n]) / assign.FullVote
+		}
 		for i, w := range t.weights {
 			for j := range w {
 				seen := result[(i+j)%len(result)]
-				w[j] = float32(w[j]*0.5) + float32(int8(seen)) // rounded twice, on every machine
+				w[j] = float32(w[j]*0.5) + float32(float32(int8(seen))*weight) // rounded twice, on every machine
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func TestOrderAndSetMatter(t *testing.T) {
 	}
 	apply := func(payloads ...[]byte) [32]byte {
 		trainer := open(t, 5, 0)
-		if err := trainer.Apply(t.Context(), 7, payloads, false); err != nil {
+		if err := trainer.Apply(t.Context(), 7, payloads, nil, false); err != nil {
 			t.Fatal(err)
 		}
 		return digest(t, trainer)
@@ -90,7 +90,7 @@ func TestLoad(t *testing.T) {
 	trainer := open(t, 1, 0)
 	payload, _, err := trainer.Train(t.Context(), 1, data.Batch{}, begun)
 	if err == nil {
-		err = trainer.Apply(t.Context(), 1, [][]byte{payload}, true)
+		err = trainer.Apply(t.Context(), 1, [][]byte{payload}, nil, true)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestAudited(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, m := range members {
-			if err := m.Apply(t.Context(), step, [][]byte{payload}, i == 0); err != nil {
+			if err := m.Apply(t.Context(), step, [][]byte{payload}, nil, i == 0); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -141,7 +141,7 @@ func (r roundRequest) serve(ctx context.Context, t *train.Trainer) (a roundAnswe
 	case "drop":
 		err = t.SetAttested(r.Step, false)
 	case "apply":
-		err = t.Apply(ctx, r.Step, r.Payloads, true)
+		err = t.Apply(ctx, r.Step, r.Payloads, nil, true)
 	case "audit":
 		return r.audit(ctx, t, batch)
 	}

@@ -79,7 +79,7 @@ func (c *workerCommand) Run(ctx context.Context) error {
 func (r request) serve(ctx context.Context, t *train.Trainer) (a answer, err error) {
 	a.Shapes = t.Shapes()
 	if len(r.Payloads) > 0 {
-		return a, t.Apply(ctx, r.Step, r.Payloads, false)
+		return a, t.Apply(ctx, r.Step, r.Payloads, nil, false)
 	}
 	if len(r.Held) > 0 {
 		a.Loss, err = t.Evaluate(ctx, r.Held)

@@ -61,7 +61,7 @@ func (o options) step(ctx context.Context, m *tensors) (err error) {
 		if err != nil {
 			return err
 		}
-		applying, err := timed(func() error { return trainer.Apply(ctx, step, payloads, true) })
+		applying, err := timed(func() error { return trainer.Apply(ctx, step, payloads, nil, true) })
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ type clients struct {
 type trainer interface {
 	Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error)
 	Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error
-	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
+	Apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) error
 	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
 	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
 	Close() error
@@ -146,7 +146,7 @@ func (c *clients) applyOldest(ctx context.Context) error {
 	oldest := c.waiting[0]
 	c.waiting = c.waiting[1:]
 	for i, trainer := range c.trainers {
-		if err := trainer.Apply(ctx, oldest.step, oldest.payloads, true); err != nil {
+		if err := trainer.Apply(ctx, oldest.step, oldest.payloads, nil, true); err != nil {
 			return fmt.Errorf("client %d: %w", i, err)
 		}
 	}

@@ -67,7 +67,7 @@ type replica interface {
 	Shapes() audit.Shapes
 	LR(ctx context.Context, step uint32) (float32, error)
 	Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error)
-	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
+	Apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) error
 	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
 	Close() error
 }
@@ -189,7 +189,7 @@ func (m *members) step(ctx context.Context, step uint32, id assign.BatchID) (s s
 		s.ejected = m.vote(step + 1)
 		m.audit(step + 1)
 	}
-	return s, m.trainer.Apply(ctx, step, payloads, false)
+	return s, m.trainer.Apply(ctx, step, payloads, nil, false)
 }
 
 // begin draws the batch of each member.

@@ -19,7 +19,7 @@ const microBatch = 8
 // replica is a member of a Psyche run, with either optimizer.
 type replica interface {
 	Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error)
-	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
+	Apply(ctx context.Context, step uint32, payloads [][]byte, votes []uint8, ownCounted bool) error
 	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
 	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
 	ApplyLag() uint32
@@ -141,7 +141,7 @@ func trainRound(ctx context.Context, replicas []replica, t *text, step uint32, i
 func apply(ctx context.Context, replicas []replica, due []results) error {
 	for _, round := range due {
 		for i, one := range replicas {
-			if err := one.Apply(ctx, round.step, round.payloads, true); err != nil {
+			if err := one.Apply(ctx, round.step, round.payloads, nil, true); err != nil {
 				return fmt.Errorf("round %d, member %d: %w", round.step, i, err)
 			}
 		}

@@ -35,12 +35,18 @@ type start struct {
 type link struct {
 	decided bool // otherwise the outcome cannot be known, and must not be applied
 	counted [][]byte
+	votes   []uint8 // of the counted results
 	batches []assign.BatchID
 	model   model.Model        // after the step
 	known   bool               // model is known
 	round   *coordinator.Round // set if it is not decided
 	slots   []assign.Assignment
 	root    [32]byte
+}
+
+// add adds a counted result.
+func (l *link) add(payload []byte, a assign.Assignment) {
+	l.counted, l.votes, l.batches = append(l.counted, payload), append(l.votes, a.Vote), append(l.batches, a.Batch)
 }
 
 func newChain(c *Checker) chain {
@@ -98,7 +104,7 @@ func (c *chain) extend(round *coordinator.Round, config coordinator.Config) {
 	before := c.before(round.Step)
 	if l.decided && before.known {
 		l.known, l.model = true, before.model
-		if again := l.model.Apply(round.Step, l.counted); again != nil {
+		if again := l.model.Apply(round.Step, l.counted, l.votes); again != nil {
 			c.checker.Violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
 		}
 		c.models[l.model.Digest(round.Step)] = l.model
@@ -153,7 +159,7 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 		for _, s := range c.heard(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
 			if len(payloads) > 0 && bytes.Equal(payloads[0], s.Payload) {
 				leaves[i] = s.Announcement.Blob
-				l.counted, l.batches = append(l.counted, s.Payload), append(l.batches, a.Batch)
+				l.add(s.Payload, a)
 				payloads = payloads[1:]
 				break
 			}
@@ -162,7 +168,7 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 	l.decided = len(payloads) == 0 && c.completes(l, step, leaves, 0, &tries)
 	if before := c.before(step); l.decided && before.known {
 		l.known, l.model = true, before.model
-		l.model.Apply(step, l.counted)
+		l.model.Apply(step, l.counted, l.votes)
 		c.models[l.model.Digest(step)] = l.model
 	}
 	return l.decided
@@ -193,6 +199,7 @@ func (c *chain) completes(l *link, step uint32, leaves [][32]byte, slot int, tri
 func (c *chain) elect(round *coordinator.Round, config coordinator.Config, threshold int) (link, [][32]byte) {
 	var l link
 	assignments, keys := round.Assignments(config), bloom.NewKeys(round.Seed)
+	c.checker.checkVotes(round, config, assignments)
 	leaves := make([][32]byte, len(assignments))
 	for i, a := range assignments {
 		best, owner := 0, round.Members[a.Member]
@@ -213,7 +220,7 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 			}
 		}
 		if payload != nil && !c.skipped[round.Step][a.Batch] {
-			l.counted, l.batches = append(l.counted, payload), append(l.batches, a.Batch)
+			l.add(payload, a)
 		}
 	}
 	return l, leaves

@@ -2,7 +2,10 @@ package check
 
 import (
 	"maps"
+	"math"
+	"slices"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -98,6 +101,25 @@ func (c *Checker) sealed(s *coordinator.State, ended *coordinator.Round) {
 		lowest = min(lowest, int(member.Offer))
 		if now := int(member.Level); now < lowest || now > highest || now > int(member.Offer) {
 			c.Violate(SharesRight, "%s has the level %d after step %d, want %d to %d, and at most its offer, %d", c.NameOf(id), now, ended.Step, lowest, highest, member.Offer)
+		}
+	}
+}
+
+// checkVotes checks the votes of a round's results: 16 from one level below the reference level on, otherwise
+// less in proportion to the speed, rounded down.
+func (c *Checker) checkVotes(round *coordinator.Round, config coordinator.Config, assignments []assign.Assignment) {
+	var levels []int
+	for _, member := range assign.Trainers(round.BatchSeed, len(round.Members), int(config.VerificationPercent)) {
+		levels = append(levels, int(round.Levels[member]))
+	}
+	slices.Sort(levels)
+	for _, a := range assignments {
+		want := 16
+		if below := levels[len(levels)/3] - int(round.Levels[a.Member]); below > 1 {
+			want = max(1, int(16*math.Exp2(-float64(below)/8)))
+		}
+		if int(a.Vote) != want {
+			c.Violate(SharesRight, "%s has a vote of %d in step %d, want %d", c.NameOf(round.Members[a.Member]), a.Vote, round.Step, want)
 		}
 	}
 }

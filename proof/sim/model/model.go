@@ -40,13 +40,13 @@ func Initial() Model {
 	return m
 }
 
-// Apply applies results to the model. It returns the first batch that cannot be applied because it
-// is before the end of an applied batch.
-func (m *Model) Apply(step uint32, payloads [][]byte) (again *assign.BatchID) {
+// Apply applies results with their votes to the model. It returns the first batch that cannot be applied
+// because it is before the end of an applied batch.
+func (m *Model) Apply(step uint32, payloads [][]byte, votes []uint8) (again *assign.BatchID) {
 	for i := 1; i < weights; i++ {
 		m[i] = m[i]*6364136223846793005 + uint64(step)
 	}
-	for _, payload := range payloads {
+	for n, payload := range payloads {
 		_, batch, _ := ReadHeader(payload)
 		if batch.Start < m[0] && again == nil {
 			again = &batch
@@ -54,6 +54,9 @@ func (m *Model) Apply(step uint32, payloads [][]byte) (again *assign.BatchID) {
 		m[0] = batch.End
 		for i := 1; i < weights; i++ {
 			m[i] = (m[i] ^ binary.LittleEndian.Uint64(payload[headerSize+8*(i%4):])) * 0x100000001b3
+			if n < len(votes) { // a mutation may add results
+				m[i] -= uint64(assign.FullVote - votes[n])
+			}
 		}
 	}
 	return again
