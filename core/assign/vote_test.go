@@ -94,14 +94,14 @@ func TestReferenceAboveSlowestHonest(t *testing.T) {
 		if reference := referenceOf(all); reference < int(slices.Min(honest)) {
 			t.Fatalf("the reference level %d is below all of %v", reference, honest)
 		}
-		// Even if the others are as fast as possible, the honest trainers have more votes.
+		// At any speed of the other trainers, the honest trainers have more votes.
 		votes := votes(all)
 		sums := [2]int{}
 		for i, vote := range votes {
 			sums[min(i/len(honest), 1)] += int(vote)
 		}
 		if sums[1] >= sums[0] {
-			t.Fatalf("others have %d votes, honest trainers %d", sums[1], sums[0])
+			t.Fatalf("the other trainers have %d votes, honest trainers %d", sums[1], sums[0])
 		}
 	})
 }

@@ -32,7 +32,7 @@ func MostVotes(honest []uint8, coalition int) *big.Rat {
 }
 
 // VoteLimit returns the largest MostVotes for any levels of the honest trainers. The lowest third of the
-// trainers has the smallest vote then, and all others have a full vote. If fewer than a third collude, it is
+// trainers has the smallest vote then, and each trainer above it has a full vote. If fewer than a third collude, it is
 // less than a half.
 func VoteLimit(trainers, coalition int) *big.Rat {
 	slow := trainers / 3

@@ -41,8 +41,8 @@ func eachExchange(t *testing.T, run func(t *testing.T, member func(changes ...fu
 	})
 }
 
-// TestReplicasApplyVotes checks that votes change the weights, that they change them alike on the CPU and
-// on devices, and that full votes give the bits of no votes.
+// TestReplicasApplyVotes checks that votes change the weights, that the CPU and devices compute the same
+// weights, and that full votes give the bits of no votes.
 func TestReplicasApplyVotes(t *testing.T) {
 	eachExchange(t, func(t *testing.T, member func(changes ...func(*Options)) *Trainer) {
 		kernels, _ := withKernels(t, nil)
