@@ -392,8 +392,12 @@ func TestStepsOfABatch(t *testing.T) {
 	if len(parts) != 3 || at != batch.ID.End {
 		t.Errorf("%d parts up to %d", len(parts), at)
 	}
-	if parts := cutSteps(batch, 100); len(parts) != 7 {
-		t.Errorf("%d parts of 7 sequences", len(parts))
+	for share := uint64(1); share <= 9; share++ { // a slow member has a small share
+		for steps := uint64(1); steps <= 10; steps++ {
+			if parts := cutSteps(toyBatch(0, share), steps); uint64(len(parts)) != min(share, steps) {
+				t.Errorf("%d parts of %d sequences, want %d", len(parts), share, min(share, steps))
+			}
+		}
 	}
 	for _, sequence := range batch.Sequences {
 		labels := make([]int32, len(sequence))

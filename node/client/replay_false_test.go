@@ -88,6 +88,7 @@ func TestFalseListFallsBack(t *testing.T) {
 		"another size":         change(func(r []exchange.AppliedRound) { r[1].Results[0].Size++ }),
 		"an absurd size":       change(func(r []exchange.AppliedRound) { r[1].Results[0].Size = 1<<32 - 1 }),
 		"more than is allowed": change(func(r []exchange.AppliedRound) { r[1].Results[0].Size = 1<<10 + 1 }),
+		"another vote":         change(func(r []exchange.AppliedRound) { r[1].Results[0].Vote = 3 }),
 		"a result left out":    change(func(r []exchange.AppliedRound) { r[2].Results = r[2].Results[1:] }),
 		"nothing counted":      change(func(r []exchange.AppliedRound) { r[0].Results, r[1].Results, r[2].Results = nil, nil, nil }),
 		"another cold start":   change(func(r []exchange.AppliedRound) { r[0].ColdSteps = 9 }),
