@@ -548,21 +548,6 @@ func TestChunkMovesByTheShareOfItsSenders(t *testing.T) {
 	}
 }
 
-// TestRates checks that results from all senders move a chunk by exactly the whole rate, and that
-// more senders never move it less.
-func TestRates(t *testing.T) {
-	p := ApplyParams{LR: 4e-4, WeightFactor: 1}
-	for _, counted := range []int{0, 1, 2, 3, 7, 10, 256, 1000, 16000} {
-		rates := make([]float32, counted+1)
-		for sent := range rates {
-			rates[sent] = p.Rate(sent, counted)
-		}
-		if rates[0] != 0 || counted > 0 && rates[counted] != p.LR || !slices.IsSorted(rates) {
-			t.Errorf("of %d votes: %v", counted, rates)
-		}
-	}
-}
-
 // TestQuietChunksWait checks that a chunk without a coefficient of at least the floor sends nothing
 // and keeps its momentum. The other chunks must send the same as without a floor.
 func TestQuietChunksWait(t *testing.T) {

@@ -40,6 +40,21 @@ func applied(rt *rapid.T, kernel *Kernel, l Layout, results []codec.TensorResult
 	return bitsOf(weights)
 }
 
+// TestRates checks that results from all senders move a chunk by exactly the whole rate, and that
+// more senders never move it less.
+func TestRates(t *testing.T) {
+	p := ApplyParams{LR: 4e-4, WeightFactor: 1}
+	for _, counted := range []int{0, 1, 2, 3, 7, 10, 256, 1000, 16000} {
+		rates := make([]float32, counted+1)
+		for sent := range rates {
+			rates[sent] = p.Rate(sent, counted)
+		}
+		if rates[0] != 0 || counted > 0 && rates[counted] != p.LR || !slices.IsSorted(rates) {
+			t.Errorf("of %d votes: %v", counted, rates)
+		}
+	}
+}
+
 // TestFullVotesChangeNothing checks that full votes give the bits of no votes, and that only the
 // relation of votes matters.
 func TestFullVotesChangeNothing(t *testing.T) {
