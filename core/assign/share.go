@@ -5,9 +5,9 @@ import "slices"
 // levelsPerOctave is the difference between the levels of two speeds, one of which is twice the other.
 const levelsPerOctave = 8
 
-// shareRange limits shares, in levels above and below the reference level: a trainer gets at most 16
+// ShareRange limits shares, in levels above and below the reference level: a trainer gets at most 16
 // times and at least 1/16 of the share of a trainer with the reference level.
-const shareRange = 4 * levelsPerOctave
+const ShareRange = 4 * levelsPerOctave
 
 // mantissas contains round(256 × 2^(i/8)).
 var mantissas = [levelsPerOctave]uint64{256, 279, 304, 332, 362, 395, 431, 470}
@@ -33,10 +33,16 @@ func shares(levels []uint8, batchSize uint32) []uint32 {
 	return sizes
 }
 
+// Reference returns the reference level of some levels: the lowest level above the lowest third. So the
+// members with the lowest third of the levels cannot change it to a level below all others.
+func Reference(levels []uint8) uint8 {
+	return slices.Sorted(slices.Values(levels))[len(levels)/3]
+}
+
 // weigh returns the weights of trainers, from 2⁸ to 2¹⁶, and their sum. A level directly above the
 // reference level counts as the reference level: equal machines often measure levels that differ by 1.
 func weigh(levels []uint8) (weights []uint64, sum uint64) {
-	reference := referenceOf(levels)
+	reference := int(Reference(levels))
 	weights = make([]uint64, len(levels))
 	for i, level := range levels {
 		above := int(level) - reference
@@ -49,15 +55,9 @@ func weigh(levels []uint8) (weights []uint64, sum uint64) {
 	return weights, sum
 }
 
-// referenceOf returns the reference level of trainers: the lowest level above the lowest third. The
-// lowest third of the trainers therefore cannot change it to a level below all other trainers.
-func referenceOf(levels []uint8) int {
-	return int(slices.Sorted(slices.Values(levels))[len(levels)/3])
-}
-
 // weight returns the weight of a level that is above the reference level by the given number.
 func weight(above int) uint64 {
-	above = max(-shareRange, min(above, shareRange)) + shareRange
+	above = max(-ShareRange, min(above, ShareRange)) + ShareRange
 	return mantissas[above%levelsPerOctave] << (above / levelsPerOctave)
 }
 
@@ -68,7 +68,7 @@ const FullVote = 16
 // most proportional to the speed, so slower keys have no more votes together than one key with the
 // sum of their speeds. A level directly below the reference level counts as the reference level.
 func votes(levels []uint8) []uint8 {
-	reference := referenceOf(levels)
+	reference := int(Reference(levels))
 	votes := make([]uint8, len(levels))
 	for i, level := range levels {
 		above := int(level) - reference

@@ -20,11 +20,11 @@ func drawLevels(t *rapid.T) []uint8 {
 }
 
 func TestWeights(t *testing.T) {
-	for above := range 2*shareRange + 1 {
-		levels := []uint8{100, 100, uint8(100 - shareRange + above)}
+	for above := range 2*ShareRange + 1 {
+		levels := []uint8{100, 100, uint8(100 - ShareRange + above)}
 		weights, _ := weigh(levels)
 		want := math.Round(256*math.Exp2(float64(above%levelsPerOctave)/levelsPerOctave)) * math.Exp2(float64(above/levelsPerOctave))
-		if above == shareRange+1 {
+		if above == ShareRange+1 {
 			want = float64(weights[0])
 		}
 		if float64(weights[2]) != want {
@@ -118,7 +118,7 @@ func TestReferenceLevel(t *testing.T) {
 		honest := rapid.SliceOfN(rapid.Uint8(), 3, 170).Draw(t, "levels")
 		others := rapid.SliceOfN(rapid.Uint8(), 1, (len(honest)-1)/2).Draw(t, "levels of others")
 		weights, _ := weigh(slices.Concat(honest, others))
-		const reference = 256 << (shareRange / levelsPerOctave)
+		const reference = 256 << (ShareRange / levelsPerOctave)
 		if honest := weights[:len(honest)]; slices.Min(honest) > reference || slices.Max(honest) < reference {
 			t.Fatalf("weights %v do not enclose the weight of the reference level, %d", honest, reference)
 		}

@@ -34,7 +34,7 @@ func TestVotesOfSpeeds(t *testing.T) {
 func TestVotes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		levels := drawLevels(t)
-		votes, reference := votes(levels), referenceOf(levels)
+		votes, reference := votes(levels), int(Reference(levels))
 		weights, _ := weigh(levels)
 		less := 0
 		for i, vote := range votes {
@@ -70,7 +70,7 @@ func TestSplitKeysGainNoVotes(t *testing.T) {
 		level := rapid.IntRange(0, reference-2).Draw(t, "level")
 		left, sum := weight(level-reference), 0
 		var keys []int
-		for left >= weight(-shareRange) {
+		for left >= weight(-ShareRange) {
 			most := level
 			for weight(most-reference) > left {
 				most--
@@ -91,7 +91,7 @@ func TestReferenceAboveSlowestHonest(t *testing.T) {
 		honest := rapid.SliceOfN(rapid.Uint8(), 3, 170).Draw(t, "levels")
 		others := rapid.SliceOfN(rapid.Uint8(), 1, (len(honest)-1)/2).Draw(t, "levels of others")
 		all := slices.Concat(honest, others)
-		if reference := referenceOf(all); reference < int(slices.Min(honest)) {
+		if reference := int(Reference(all)); reference < int(slices.Min(honest)) {
 			t.Fatalf("the reference level %d is below all of %v", reference, honest)
 		}
 		// At any speed of the other trainers, the honest trainers have more votes.

@@ -137,7 +137,6 @@ func (s *State) join(from ClientID, a Join) error {
 	joins.HoldsModel, joins.HoldsEarlier = s.recordedAs(a.Holds)
 	if i := indexOf(s.Pending, from); i >= 0 {
 		waiting := &s.Pending[i]
-		joins.ProbationUntil = waiting.ProbationUntil
 		switch {
 		case waiting.HoldsModel == joins.HoldsModel && waiting.HoldsEarlier == joins.HoldsEarlier && waiting.Commitment == a.Commitment:
 			return ErrDuplicate
@@ -145,13 +144,14 @@ func (s *State) join(from ClientID, a Join) error {
 			waiting.HoldsModel, waiting.HoldsEarlier, waiting.Commitment = joins.HoldsModel, joins.HoldsEarlier, a.Commitment
 			return nil
 		}
+		s.credit(&joins)
 		s.Pending = append(slices.Delete(s.Pending, i, i+1), joins)
 		return nil
 	}
 	if err := s.evictIfFull(from); err != nil {
 		return err
 	}
-	joins.ProbationUntil = s.credit(from)
+	s.credit(&joins)
 	if member, ok := s.Member(from); ok && member.State == Healthy {
 		member.State = Withdrawn
 	}

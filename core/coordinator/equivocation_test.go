@@ -60,7 +60,8 @@ func TestTwoResultsEjectAMemberThatLeft(t *testing.T) {
 			s.must("a", proof)
 			s.refused("b", proof, ErrNotMember)
 			s.refused("d", Join{Epoch: s.Progress.Epoch}, ErrNotAuthorised)
-			if s.IsPending(clientID("d")) || s.credit(clientID("d")) != 0 {
+			joins := Client{ID: clientID("d")}
+			if s.credit(&joins); s.IsPending(joins.ID) || !joins.isNew() {
 				t.Error("the client is still known as an old member")
 			}
 			if s.RunState == RoundTrain {

@@ -1,8 +1,10 @@
 package coordinator
 
 import (
+	"math"
 	"slices"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
@@ -36,9 +38,10 @@ func (s *State) offer(from ClientID, a Offer) error {
 
 // seal changes the levels of members at the end of the newest round, before the next round or Cooldown
 // starts. The levels determine the round after the next round: the next round has been fixed since the
-// newest round started (NextRound).
+// newest round started (NextRound). Members that left the round do not avoid a lower level.
 //
-// A member offers a level, and results that count raise its level to the offer. A result that a quorum
+// A member offers a level, and results that count raise its level to the offer. The first level is at most
+// the reference level of the members, so new keys do not get large shares. A result that a quorum
 // denies lowers the level, so a false offer soon loses its share. A member that notices early that it
 // is slow, because it offered less than the level of its batch, is excused: the level falls to the
 // offer, and no finding of witnesses makes the member late. Excuses are few, so that a member cannot keep its
@@ -50,32 +53,57 @@ func (s *State) seal() {
 	if !s.Config.SharesBySpeed {
 		return
 	}
+	reference := s.referenceLevel()
 	if n := len(s.Epoch.Rounds); n > 0 && s.Epoch.Rounds[n-1].HasQuorum() {
-		s.judge(&s.Epoch.Rounds[n-1])
+		s.judge(&s.Epoch.Rounds[n-1], reference)
 	}
-	for i := range s.Epoch.Clients {
-		client := &s.Epoch.Clients[i]
-		client.Offered = false
-		if client.Level == 0 {
-			client.Level = client.Offer
+	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range clients {
+			client := &clients[i]
+			client.Offered = false
+			if client.Level == 0 {
+				client.Level = reference
+			}
+			client.Level = min(client.Level, client.Offer)
 		}
-		client.Level = min(client.Level, client.Offer)
 	}
 }
 
+// referenceLevel returns the reference level of the members. Members without a level count as the fastest. Otherwise a
+// few members with the lowest offers could lower it before most members have a level.
+func (s *State) referenceLevel() uint8 {
+	levels := make([]uint8, 0, len(s.Epoch.Clients))
+	for i := range s.Epoch.Clients {
+		level := s.Epoch.Clients[i].Level
+		if level == 0 {
+			level = math.MaxUint8
+		}
+		levels = append(levels, level)
+	}
+	if len(levels) == 0 {
+		return math.MaxUint8
+	}
+	return assign.Reference(levels)
+}
+
 // judge changes the levels of a round's members by the results of the round, and records which members
-// are excused.
-func (s *State) judge(round *Round) {
+// are excused. A level counts only up to the highest share: otherwise a level far above the reference level
+// could fall several times before the share becomes smaller.
+func (s *State) judge(round *Round, reference uint8) {
 	outcomes, bad := round.outcomes(s.Config)
-	clients := lookup{clients: s.Epoch.Clients}
+	highest := min(int(reference)+assign.ShareRange, math.MaxUint8)
+	members, exited := lookup{clients: s.Epoch.Clients}, lookup{clients: s.Epoch.Exited}
 	for member, id := range round.Members {
-		client, outcome := clients.find(id), outcomes[member]
+		client, outcome := members.find(id), outcomes[member]
+		if client == nil {
+			client = exited.find(id)
+		}
 		if client == nil || client.Level == 0 {
 			continue
 		}
-		level := round.Levels[member]
+		level := min(round.Levels[member], uint8(highest))
 		switch {
-		case outcome > resultCounts && client.isExcused(level):
+		case outcome > resultCounts && client.isExcused(round.Levels[member]):
 			client.Excuses++
 			round.Excused.add(member)
 		case bad:

@@ -46,7 +46,6 @@ func (s *State) returnSeat(from ClientID, a Return) error {
 	}
 	s.Epoch.Exited = slices.Delete(s.Epoch.Exited, i, i+1)
 	client.State, client.ExitedHeight, client.Returns = Healthy, 0, client.Returns+1
-	client.Offered = false
 	client.HoldsEarlier = 0                 // it may have been restarted
 	client.OptimizerSince = s.Progress.Step // its momentum lacks at least some rounds
 	if client.Lateness == FoundLate {

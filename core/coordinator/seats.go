@@ -49,19 +49,21 @@ func (s *State) ProbationLeft(id ClientID) uint32 {
 	return left
 }
 
-// credit returns the end of probation of a key that joins. A former member keeps its previous end of
-// probation, however it left. The result is 0 (a newcomer) if the key is not known as a member or
+// credit gives a client that joins what its key keeps as a former member, however it left: its end of
+// probation, its offer and its level. The client is a newcomer if the key is not known as a member or
 // was ejected. A client that left is known until the end of the epoch after its last one, and longer
 // while epochs record no model.
-func (s *State) credit(id ClientID) uint32 {
-	for _, clients := range [...][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
-		if i := indexOf(clients, id); i >= 0 && clients[i].State != Ejected {
-			return clients[i].ProbationUntil
-		} else if i >= 0 {
-			return 0
+func (s *State) credit(joins *Client) {
+	for _, clients := range [...][]Client{s.Pending, s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
+		i := indexOf(clients, joins.ID)
+		if i < 0 {
+			continue
 		}
+		if former := &clients[i]; former.State != Ejected {
+			joins.ProbationUntil, joins.Offer, joins.Level = former.ProbationUntil, former.Offer, former.Level
+		}
+		return
 	}
-	return 0
 }
 
 // hasOffice reports whether the key is an authority or the host of the run.

@@ -243,10 +243,10 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 		s.enter(Cooldown, now)
 		return true
 	}
-	if (round.Height+1)%TermRounds == 0 {
+	s.startRound(now, draw)
+	if s.CurrentRound().Height%TermRounds == 0 {
 		s.forgive()
 	}
-	s.startRound(now, draw)
 	return true
 }
 
@@ -317,8 +317,10 @@ func (s *State) startEpoch(now uint64) {
 	// The epoch may have the same number as when a client left. An old Join of that client would
 	// then be accepted again, so its nonce has to be kept.
 	for _, client := range s.Epoch.Exited {
-		if !s.IsPending(client.ID) {
+		if i := indexOf(s.Pending, client.ID); i < 0 {
 			s.depart(client)
+		} else { // the end of a round may have changed its level after its Join
+			s.Pending[i].Offer, s.Pending[i].Level = client.Offer, client.Level
 		}
 	}
 	members := s.seatPending()

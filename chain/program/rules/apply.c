@@ -82,13 +82,13 @@ static enum code state_join(struct state *s, const struct key *from, const struc
 			waiting->commitment = a->commitment;
 			return ACCEPTED;
 		}
-		fresh.probation_until = s->pending.list[i].probation_until;
+		state_credit(s, &fresh);
 		client_delete(&s->pending, (uint32_t)i);
 		client_add(&s->pending, &fresh);
 		return ACCEPTED;
 	}
 	if (!state_evict_if_full(s, from)) return ERR_FULL;
-	fresh.probation_until = state_credit(s, from);
+	state_credit(s, &fresh);
 	struct client *member = state_member(s, from);
 	if (member && member->state == HEALTHY) member->state = WITHDRAWN;
 	client_add(&s->pending, &fresh);
@@ -186,7 +186,6 @@ static enum code state_return_seat(struct state *s, const struct key *from, cons
 	client.state = HEALTHY;
 	client.exited_height = 0;
 	client.returns++;
-	client.offered = 0;
 	client.holds_earlier = 0;
 	client.optimizer_since = s->progress.step;
 	if (client.lateness == FOUND_LATE) client.lateness = LATE;

@@ -105,12 +105,12 @@ struct client *lookup_find(struct lookup *l, const struct key *id);
 
 // id_set is a hash table that finds the keys of a list of clients.
 struct id_set {
-	const struct client *list;
+	struct client *list;
 	uint16_t *places; // index in list + 1; 0 means free
 	uint64_t factor;
 };
-void new_id_set(struct id_set *set, const struct client *list, uint32_t count, uint64_t seed);
-bool id_set_has(const struct id_set *set, const struct key *id);
+void new_id_set(struct id_set *set, struct client *list, uint32_t count, uint64_t seed);
+struct client *id_set_find(const struct id_set *set, const struct key *id);
 
 static inline bool key_equal(const struct key *a, const struct key *b) {
 	return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] && a->word[3] == b->word[3];
@@ -141,6 +141,8 @@ enum salt { SALT_COMMITTEE, SALT_WITNESS, SALT_BATCH, SALT_JURY };
 void assign_in_order(uint32_t total, uint32_t count, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]);
 void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t set[SET_SIZE]);
 void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]);
+enum { SHARE_RANGE = 32 };
+uint32_t assign_reference(const uint16_t with[UINT8_MAX + 1], uint32_t count);
 void assign_share_owners(const struct round *r, const uint8_t *trainers, uint32_t count, uint8_t set[SET_SIZE]);
 uint32_t assign_elected_witnesses(uint32_t members, uint32_t witness_nodes);
 uint32_t assign_quorum(uint32_t n);
@@ -269,7 +271,7 @@ bool client_is_new(const struct client *c);
 uint32_t state_probation(const struct state *s);
 uint32_t state_probation_end(const struct state *s);
 bool state_on_probation(const struct state *s, const struct client *c, uint32_t step);
-uint32_t state_credit(const struct state *s, const struct key *id);
+void state_credit(const struct state *s, struct client *joins);
 bool state_has_office(const struct state *s, const struct key *id);
 bool state_evict_if_full(struct state *s, const struct key *from);
 void state_make_room(struct state *s, uint32_t room);

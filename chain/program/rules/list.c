@@ -45,7 +45,7 @@ static uint64_t id_set_place(const struct id_set *set, const struct key *id) {
 
 // new_id_set ports newIDSet. Only one such set may exist at a time, because all sets use the same
 // scratch.
-void new_id_set(struct id_set *set, const struct client *list, uint32_t count, uint64_t seed) {
+void new_id_set(struct id_set *set, struct client *list, uint32_t count, uint64_t seed) {
 	set->list = list;
 	set->places = host_scratch();
 	set->factor = seed | 1;
@@ -57,11 +57,13 @@ void new_id_set(struct id_set *set, const struct client *list, uint32_t count, u
 	}
 }
 
-// id_set_has ports idSet.has.
-bool id_set_has(const struct id_set *set, const struct key *id) {
-	for (uint64_t place = id_set_place(set, id); set->places[place]; place = (place + 1) % SCRATCH_PLACES)
-		if (key_equal(&set->list[set->places[place] - 1].id, id)) return true;
-	return false;
+// id_set_find returns the client with the key, or NULL.
+struct client *id_set_find(const struct id_set *set, const struct key *id) {
+	for (uint64_t place = id_set_place(set, id); set->places[place]; place = (place + 1) % SCRATCH_PLACES) {
+		struct client *client = &set->list[set->places[place] - 1];
+		if (key_equal(&client->id, id)) return client;
+	}
+	return NULL;
 }
 
 // lookup_find ports lookup.find.

@@ -71,16 +71,31 @@ static bool round_outcomes(const struct round *r, uint8_t outcomes[MAX_CLIENTS])
 	return 3 * denied > (owners > 3 ? owners : 3);
 }
 
+// state_reference_level ports State.referenceLevel.
+static uint32_t state_reference_level(const struct state *s) {
+	const struct clients *members = &s->epoch.clients;
+	uint16_t with[UINT8_MAX + 1];
+	host_zero(with, sizeof with);
+	for (uint32_t i = 0; i < members->count; i++) {
+		uint32_t level = members->list[i].level;
+		with[level == 0 ? UINT8_MAX : level]++;
+	}
+	return members->count == 0 ? UINT8_MAX : assign_reference(with, members->count);
+}
+
 // state_judge ports State.judge.
-static void state_judge(struct state *s, struct round *round) {
+static void state_judge(struct state *s, struct round *round, uint32_t reference) {
 	uint8_t outcomes[MAX_CLIENTS];
 	bool bad = round_outcomes(round, outcomes);
-	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
+	struct lookup members = {s->epoch.clients.list, s->epoch.clients.count, 0};
+	struct lookup exited = {s->epoch.exited.list, s->epoch.exited.count, 0};
 	for (uint32_t member = 0; member < round->member_count; member++) {
-		struct client *client = lookup_find(&clients, &round->members[member]);
-		uint32_t outcome = outcomes[member], level = round->levels[member];
+		struct client *client = lookup_find(&members, &round->members[member]);
+		if (!client) client = lookup_find(&exited, &round->members[member]);
 		if (!client || client->level == 0) continue;
-		if (outcome > RESULT_COUNTS && client_is_excused(client, level)) {
+		uint32_t outcome = outcomes[member], level = round->levels[member];
+		if (level > reference + SHARE_RANGE) level = reference + SHARE_RANGE;
+		if (outcome > RESULT_COUNTS && client_is_excused(client, round->levels[member])) {
 			client->excuses = (client->excuses + 1) & 3;
 			member_set_add(round->excused, member);
 		} else if (bad) {
@@ -96,13 +111,20 @@ static void state_judge(struct state *s, struct round *round) {
 	}
 }
 
+static void seal(struct clients *clients, uint32_t reference) {
+	for (uint32_t i = 0; i < clients->count; i++) {
+		struct client *client = &clients->list[i];
+		client->offered = 0;
+		if (client->level == 0) client->level = (uint8_t)reference;
+		if (client->level > client->offer) client->level = client->offer;
+	}
+}
+
 // state_seal ports State.seal. round is the round that ended, or NULL before the first round of an epoch.
 void state_seal(struct state *s, struct round *round) {
 	if (!s->config.shares_by_speed) return;
-	if (round && round_has_quorum(round)) state_judge(s, round);
-	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
-		struct client *client = &s->epoch.clients.list[i];
-		client->offered = 0;
-		if (client->level == 0 || client->level > client->offer) client->level = client->offer;
-	}
+	uint32_t reference = state_reference_level(s);
+	if (round && round_has_quorum(round)) state_judge(s, round, reference);
+	seal(&s->epoch.clients, reference);
+	seal(&s->epoch.exited, reference);
 }

@@ -20,15 +20,18 @@ bool state_on_probation(const struct state *s, const struct client *c, uint32_t 
 }
 
 // state_credit ports State.credit.
-uint32_t state_credit(const struct state *s, const struct key *id) {
-	const struct clients *lists[3] = {&s->epoch.clients, &s->epoch.exited, &s->departed};
-	for (uint32_t l = 0; l < 3; l++) {
-		int32_t i = index_of(lists[l], id);
+void state_credit(const struct state *s, struct client *joins) {
+	const struct clients *lists[4] = {&s->pending, &s->epoch.clients, &s->epoch.exited, &s->departed};
+	for (uint32_t l = 0; l < 4; l++) {
+		int32_t i = index_of(lists[l], &joins->id);
 		if (i < 0) continue;
-		const struct client *client = &lists[l]->list[i];
-		return client->state == EJECTED ? 0 : client->probation_until;
+		const struct client *former = &lists[l]->list[i];
+		if (former->state == EJECTED) return;
+		joins->probation_until = former->probation_until;
+		joins->offer = former->offer;
+		joins->level = former->level;
+		return;
 	}
-	return 0;
 }
 
 // state_has_office ports State.hasOffice.

@@ -2,7 +2,7 @@
 
 #include "coordinator.h"
 
-enum { LEVELS_PER_OCTAVE = 8, SHARE_RANGE = 4 * LEVELS_PER_OCTAVE, SHARE_GROUPS = 2 * SHARE_RANGE + 1 };
+enum { LEVELS_PER_OCTAVE = 8, SHARE_GROUPS = 2 * SHARE_RANGE + 1 };
 
 static const uint16_t mantissas[LEVELS_PER_OCTAVE] = {256, 279, 304, 332, 362, 395, 431, 470};
 
@@ -14,12 +14,9 @@ static uint32_t share_group(uint32_t level, uint32_t reference) {
 	return group < SHARE_GROUPS ? group : SHARE_GROUPS - 1;
 }
 
-// reference_level returns the reference level of weigh.
-static uint32_t reference_level(const uint8_t *levels, const uint8_t *trainers, uint32_t count) {
-	uint16_t with[UINT8_MAX + 1];
+// assign_reference ports assign.Reference. with contains the number of members with each level, at least one in all.
+uint32_t assign_reference(const uint16_t with[UINT8_MAX + 1], uint32_t count) {
 	uint32_t level = 0;
-	host_zero(with, sizeof with);
-	for (uint32_t i = 0; i < count; i++) with[levels[trainers[i]]]++;
 	for (uint32_t below = with[0]; below <= count / 3; below += with[level]) level++;
 	return level;
 }
@@ -28,11 +25,13 @@ static uint32_t reference_level(const uint8_t *levels, const uint8_t *trainers, 
 // the same number, and some of one group get one more: the first trainers in the order of the "batch" shuffle.
 void assign_share_owners(const struct round *r, const uint8_t *trainers, uint32_t count, uint8_t set[SET_SIZE]) {
 	uint8_t order[MAX_CLIENTS];
-	uint16_t members[SHARE_GROUPS], more[SHARE_GROUPS];
+	uint16_t with[UINT8_MAX + 1], members[SHARE_GROUPS], more[SHARE_GROUPS];
 	uint64_t sum = 0;
-	uint32_t reference = reference_level(r->levels, trainers, count), left = r->batch_size;
 	bool draws = false;
+	host_zero(with, sizeof with);
 	host_zero(members, sizeof members);
+	for (uint32_t i = 0; i < count; i++) with[r->levels[trainers[i]]]++;
+	uint32_t reference = assign_reference(with, count), left = r->batch_size;
 	for (uint32_t i = 0; i < count; i++) members[share_group(r->levels[trainers[i]], reference)]++;
 	for (uint32_t group = 0; group < SHARE_GROUPS; group++)
 		sum += members[group] * ((uint64_t)mantissas[group % LEVELS_PER_OCTAVE] << group / LEVELS_PER_OCTAVE);

@@ -47,7 +47,8 @@ static void state_pause(struct state *s, uint64_t now) {
 	state_enter(s, PAUSED, now);
 }
 
-// state_depart_exited applies State.depart to every client that exited and is not pending. Go
+// state_depart_exited applies State.depart to every client that exited and is not pending, and gives its
+// offer and level to a client that is pending again. Go
 // processes the clients one by one, with the same result. The new entry of a client replaces its
 // older entry, if it exists. If there are too many entries, older entries are removed: first the
 // clients that were never members, then the oldest. Two sets find the entries to replace without
@@ -57,14 +58,19 @@ static void state_depart_exited(struct state *s, uint64_t seed) {
 	struct id_set set;
 	uint32_t count = 0, kept = 0;
 	new_id_set(&set, s->pending.list, s->pending.count, seed);
-	for (uint32_t i = 0; i < exited->count; i++)
-		if (!id_set_has(&set, &exited->list[i].id)) {
-			client_forget_report(&exited->list[i]);
-			exited->list[count++] = exited->list[i];
+	for (uint32_t i = 0; i < exited->count; i++) {
+		struct client *client = &exited->list[i], *waits = id_set_find(&set, &client->id);
+		if (!waits) {
+			client_forget_report(client);
+			exited->list[count++] = *client;
+		} else {
+			waits->offer = client->offer;
+			waits->level = client->level;
 		}
+	}
 	new_id_set(&set, exited->list, count, seed);
 	for (uint32_t i = 0; i < departed->count; i++)
-		if (!id_set_has(&set, &departed->list[i].id)) departed->list[kept++] = departed->list[i];
+		if (!id_set_find(&set, &departed->list[i].id)) departed->list[kept++] = departed->list[i];
 	uint32_t over = kept + count > MAX_CLIENTS ? kept + count - MAX_CLIENTS : 0;
 	uint32_t left = 0;
 	for (uint32_t i = 0; i < kept; i++)
@@ -232,8 +238,8 @@ static bool state_tick_round_witness(struct state *s, uint64_t now, const struct
 		state_enter(s, COOLDOWN, now);
 		return true;
 	}
-	if ((round->height + 1) % TERM_ROUNDS == 0) state_forgive(s);
 	state_start_round(s, now, draw);
+	if (state_current_round(s)->height % TERM_ROUNDS == 0) state_forgive(s);
 	return true;
 }
 

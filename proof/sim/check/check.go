@@ -158,6 +158,7 @@ func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.fellBack(s, before)
 		c.epochBegins(s)
 		c.courtsBegin(s)
+		c.levelsKept(s, before)
 	}
 	c.ejections(s)
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {

@@ -14,11 +14,12 @@ const (
 	mostGrowth  = 8
 	idleGrowth  = 2
 	fall        = 16
+	widest      = 32 // difference between the highest level that counts and the reference level
 	excusedFrom = 4
 	mostExcuses = 2
 )
 
-// shares are the levels of the members of the newest round after the last seal, and their excuses in this term.
+// shares are the levels of present and former members after the last seal, and their excuses in this term.
 type shares struct {
 	levels  map[coordinator.ClientID]uint8
 	excuses map[coordinator.ClientID]int
@@ -27,12 +28,40 @@ type shares struct {
 // sharesOf returns the shares of a state.
 func sharesOf(s *coordinator.State) shares {
 	x := shares{make(map[coordinator.ClientID]uint8), make(map[coordinator.ClientID]int)}
-	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
+	for _, members := range [][]coordinator.Client{s.Departed, s.Pending, s.Epoch.Clients, s.Epoch.Exited} {
 		for _, m := range members {
 			x.levels[m.ID], x.excuses[m.ID] = m.Level, int(m.Excuses)
 		}
 	}
 	return x
+}
+
+// levelsKept checks at the start of an epoch that former members have their levels, however they left.
+func (c *Checker) levelsKept(s *coordinator.State, before stateMark) {
+	for _, m := range s.Epoch.Clients {
+		former := slices.ContainsFunc(before.waited, func(w coordinator.Client) bool { return w.ID == m.ID && w.ProbationUntil != 0 })
+		if known, ok := c.shares.levels[m.ID]; ok && former && m.Level != known {
+			c.Violate(SharesRight, "%s joined again with the level %d, but had %d", c.NameOf(m.ID), m.Level, known)
+		}
+		c.shares.levels[m.ID] = m.Level
+	}
+}
+
+// reference returns the lowest level that more than a third of the members do not exceed. It counts members without a
+// level as the fastest.
+func (c *Checker) reference(s *coordinator.State) int {
+	for level := 1; level < 255; level++ {
+		below := 0
+		for _, m := range s.Epoch.Clients {
+			if known := int(c.shares.levels[m.ID]); known != 0 && known <= level {
+				below++
+			}
+		}
+		if 3*below > len(s.Epoch.Clients) {
+			return level
+		}
+	}
+	return 255
 }
 
 func (x shares) clone() shares { return shares{maps.Clone(x.levels), maps.Clone(x.excuses)} }
@@ -58,28 +87,40 @@ func (c *Checker) shared(s *coordinator.State, round *coordinator.Round) {
 			}
 		}
 	}
-	if round != nil && round.Height%termRounds == 0 {
-		clear(c.shares.excuses)
-	}
 	ended := len(s.Epoch.Rounds) - 1
 	if round != nil {
 		ended--
 	}
+	reference := c.reference(s)
 	if ended >= 0 {
-		c.sealed(s, &s.Epoch.Rounds[ended])
+		c.sealed(s, &s.Epoch.Rounds[ended], reference)
 	}
-	c.shares.levels = sharesOf(s).levels
+	if round != nil && round.Height%termRounds == 0 {
+		clear(c.shares.excuses)
+	}
+	for _, m := range slices.Concat(s.Epoch.Clients, s.Epoch.Exited) {
+		if c.shares.levels[m.ID] == 0 && int(m.Level) > min(int(m.Offer), reference) {
+			c.Violate(SharesRight, "%s has the first level %d of %d, but the reference level is %d", c.NameOf(m.ID), m.Level, m.Offer, reference)
+		}
+		c.shares.levels[m.ID] = m.Level
+	}
 }
 
-// sealed checks the change of levels by the results of a round that ended.
-func (c *Checker) sealed(s *coordinator.State, ended *coordinator.Round) {
+// sealed checks the change of levels by the results of a round that ended, also for members that left it.
+func (c *Checker) sealed(s *coordinator.State, ended *coordinator.Round, reference int) {
 	results := resultsOf(ended, s.Config)
+	seats := slices.Concat(s.Epoch.Clients, s.Epoch.Exited)
 	for i, id := range ended.Members {
-		member, ok := s.Member(id)
+		seat := slices.IndexFunc(seats, func(m coordinator.Client) bool { return m.ID == id })
 		before := c.shares.levels[id]
-		if !ok || before == 0 {
+		if before == 0 {
 			continue
 		}
+		if seat < 0 {
+			c.Violate(SharesRight, "the state has forgotten %s, which had a level in step %d", c.NameOf(id), ended.Step)
+			continue
+		}
+		member, level := &seats[seat], min(int(ended.Levels[i]), reference+widest)
 		had, held, denied := results.had[i], results.held[i], results.denied[i]
 		if ended.Excused.Has(i) {
 			c.shares.excuses[id]++
@@ -92,11 +133,12 @@ func (c *Checker) sealed(s *coordinator.State, ended *coordinator.Round) {
 		switch {
 		case !results.quorum || results.bad:
 		case held:
-			highest = max(highest, int(ended.Levels[i])+mostGrowth)
+			highest = max(highest, level+mostGrowth)
 		case !had:
 			highest += idleGrowth
 		case denied:
-			lowest = max(1, min(lowest, int(ended.Levels[i])-fall))
+			lowest = max(1, min(lowest, level-fall))
+			highest = lowest
 		}
 		lowest = min(lowest, int(member.Offer))
 		if now := int(member.Level); now < lowest || now > highest || now > int(member.Offer) {
