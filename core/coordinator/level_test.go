@@ -202,7 +202,7 @@ func TestLeaversFall(t *testing.T) {
 	}
 }
 
-// TestAllMembersLeave checks a round that no member stays in: a denied result still lowers a level.
+// TestAllMembersLeave checks that a denied result lowers a level also if all members leave the round.
 func TestAllMembersLeave(t *testing.T) {
 	s := newSharesRun(t, "a", "b", "c", "d")
 	for _, name := range []string{"b", "c", "d"} {
@@ -213,6 +213,6 @@ func TestAllMembersLeave(t *testing.T) {
 	}
 	s.until(Cooldown)
 	if i := indexOf(s.Epoch.Exited, clientID("a")); len(s.Epoch.Clients) > 0 || i < 0 || s.Epoch.Exited[i].Level != 80-levelFall {
-		t.Errorf("want no members, and the level 64:\n%s", s.String())
+		t.Errorf("want an empty list of members, and the level 64:\n%s", s.String())
 	}
 }
