@@ -31,6 +31,22 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestMostTrainersOnSlowLinks runs seeds in which members on slow links are two thirds of a round's few
+// trainers. These members have the fastest machines, but the other members must not lose their seats.
+func TestMostTrainersOnSlowLinks(t *testing.T) {
+	for _, test := range []struct {
+		seed   uint64
+		shares bool
+	}{
+		{7086, false}, {51, true}, {177, true}, {7011, true},
+	} {
+		o := Options{Seed: test.seed, Clients: 8, Rounds: 10, Faults: scenario.AllFaults, Links: true, Shares: test.shares}
+		if r := Run(o); r.Violation != nil {
+			t.Errorf("seed %d: %v\n%s", o.Seed, r.Violation, o.Command())
+		}
+	}
+}
+
 // TestWithholdersAreEjected has one member that withholds its openings in each way, and logs the
 // number of rounds until it is ejected.
 func TestWithholdersAreEjected(t *testing.T) {

@@ -71,8 +71,7 @@ func (w *world) newMachine(r *random.Source, member *cast.Member) {
 	}
 	m.trainLeast = m.trainTime / 2
 	if l := w.plan.Links; l != nil {
-		m.trainTime = l.TrainTime(m.Index)
-		m.trainLeast = m.trainTime - min(m.trainTime/10, second)
+		m.trainLeast, m.trainTime = l.Training(m.Index)
 	}
 	w.machines = append(w.machines, m)
 }

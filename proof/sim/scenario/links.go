@@ -15,7 +15,7 @@ type Links struct {
 	Changes   []RateChange   // ascending times
 	Result    int64          // bytes
 	Opening   int64          // bytes of a whole opening, which has Parts parts
-	Train     int64          // maximum training time
+	Train     int64          // maximum training time, see Training
 	Bring     int64          // time for the slowest link to send a result to all other members
 	Byzantine int
 	Manner    Manner // of members that withhold openings
@@ -85,7 +85,7 @@ func (p *Plan) drawLinks(o Options) {
 	l.Result = max(10_000, min(l.Result, 5*slow/(n-1)))
 	l.Bring = (n - 1) * l.Result * second / slow
 	buffer := r.Between(500, 1000) * second / 1000
-	l.Train = r.Between(2500, 8000)*second/1000 + 8*l.Bring + 12*buffer // full buffers delay a result five times
+	l.Train = r.Between(4000, 9500)*second/1000 + 27*l.Bring/2 + 20*buffer // full buffers delay a result five times
 	l.Slow = r.Pick(o.Clients, 1+r.Below(max(1, o.Clients/4)))
 	slices.Sort(l.Slow)
 	all := r.Chance(150) // all clients have slow links
@@ -113,13 +113,16 @@ func (p *Plan) drawLinks(o Options) {
 	p.makeTime(r)
 }
 
-// TrainTime returns the maximum training time of a client. Members on slow links have faster
-// machines, because a member with both a slow machine and a slow link is rightly late.
-func (l *Links) TrainTime(client int) int64 {
+// Training returns the minimum and maximum training time of a client. Members on slow links have
+// faster machines, because a member with both a slow machine and a slow link is rightly late. The
+// other machines are slower by a tenth at most. Witnesses wait a quarter longer than two thirds of a
+// round's trainers need, so a member is on time even if most trainers of a round are faster.
+func (l *Links) Training(client int) (least, most int64) {
+	most = l.Train
 	if slices.Contains(l.Slow, client) {
-		return l.Train * 7 / 10
+		most = l.Train * 92 / 100
 	}
-	return l.Train
+	return most - min(most/10, second), most
 }
 
 // makeTime derives the times of the run from the links, and enables audits.
