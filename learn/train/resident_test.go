@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -523,25 +521,17 @@ func TestCopiesOnTheCPUHaveNoKernels(t *testing.T) {
 	}
 }
 
-// TestResidentOnTheEmulatedDriver trains with the source of the CUDA kernels.
-func TestResidentOnTheEmulatedDriver(t *testing.T) {
-	library := cudatest.Library(t)
-	text, err := os.ReadFile(library)
-	if err != nil {
-		t.Fatal(err)
-	}
-	copies := 0
-	emulated := func(o *Options) {
+// onEmulatedDriver gives each device of a trainer the source of the CUDA kernels.
+func onEmulatedDriver(t *testing.T) func(o *Options) {
+	t.Helper()
+	library, opened := cudatest.Library(t), 0
+	return func(o *Options) {
 		o.kernels = func(layouts []distro.Layout, topK int) (kernels, error) {
-			copied := filepath.Join(filepath.Dir(library), fmt.Sprintf("libemulated%d.so", copies))
-			copies++
-			if err := os.WriteFile(copied, text, 0o600); err != nil {
-				return nil, err
-			}
-			device, err := cuda.OpenWith(copied, copied, 0)
+			device, err := cuda.OpenWith(library, library, opened)
 			if err != nil {
 				return nil, err
 			}
+			opened++
 			t.Cleanup(func() {
 				if err := device.Close(); err != nil {
 					t.Error(err)
@@ -550,7 +540,11 @@ func TestResidentOnTheEmulatedDriver(t *testing.T) {
 			return device.NewModel(layouts, topK)
 		}
 	}
-	here, there := newTestTrainer(t, auditedRun), newTestTrainer(t, auditedRun, onDevices(2), emulated)
+}
+
+// TestResidentOnTheEmulatedDriver trains with the source of the CUDA kernels.
+func TestResidentOnTheEmulatedDriver(t *testing.T) {
+	here, there := newTestTrainer(t, auditedRun), newTestTrainer(t, auditedRun, onDevices(2), onEmulatedDriver(t))
 	for step := uint32(1); step <= firstCompared+2; step++ {
 		apply(t, step, results(t, step, here, there), here, there)
 		if digest(t, there) != digest(t, here) {
@@ -559,5 +553,19 @@ func TestResidentOnTheEmulatedDriver(t *testing.T) {
 	}
 	if there.parallel.home() == nil {
 		t.Error("the optimizer left the device")
+	}
+}
+
+// TestMissingWaitIsFound removes the waits for kernels, which run late. The comparison with the CPU then
+// finds old weights.
+func TestMissingWaitIsFound(t *testing.T) {
+	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), onEmulatedDriver(t))
+	t.Setenv(cudatest.EnvFailure, "cuCtxSynchronize 0")
+	apply(t, 1, results(t, 1, here, there), here, there)
+	if there.parallel.home() != nil {
+		t.Error("not found")
+	}
+	if digest(t, there) != digest(t, here) {
+		t.Error("weights differ")
 	}
 }

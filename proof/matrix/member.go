@@ -14,8 +14,8 @@ import (
 // The members with incidents. The first member has none except stops of the whole run. It uploads
 // and evaluates, and its view of the run schedules the incidents of the others.
 const (
-	killed = 1 // also has the device
-	slow   = 2 // also has the slow link, and is accused by a slanderer
+	killed = 1 // also has the device, or two
+	slow   = 2 // also has the slow link, is accused by a slanderer, and has a device if another member has two
 	leaver = 3
 )
 
@@ -50,7 +50,7 @@ func (p *play) newMember(place testbed.Place) (*member, error) {
 	m := &member{Node: node}
 	p.members = append(p.members, m)
 	m.Args = append(m.Args, p.flags(m)...)
-	if p.hasDevice(m) {
+	if p.devices(m) > 0 {
 		m.Env = append(slices.Clone(m.Env), p.world.device...)
 	}
 	return m, nil
@@ -93,14 +93,16 @@ func (m *member) life() (asked, left bool) {
 
 // flags returns a member's flags in addition to the flags of every network.
 func (p *play) flags(m *member) []string {
-	device := "cpu"
-	if p.hasDevice(m) {
+	device, devices := "cpu", p.devices(m)
+	if devices > 0 {
 		device = "cuda"
 	}
 	args := []string{"--device", device, "--max-blob-memory", "64", "--final-wait", "10s", "--known-servers", filepath.Join(m.Dir, "known")}
 	threads := 1
 	switch parallelism := p.row.levels["parallelism"]; {
-	case device != "cpu": // there is one device
+	case devices > 0: // they replace groups of threads
+		threads = devices
+		args = append(args, "--data-parallelism", strconv.Itoa(devices))
 	case parallelism == "data":
 		threads = 2
 		args = append(args, "--data-parallelism", "2")
@@ -116,9 +118,19 @@ func (p *play) flags(m *member) []string {
 	return args
 }
 
-// hasDevice reports whether a member trains on the row's device.
-func (p *play) hasDevice(m *member) bool {
-	return p.world.device != nil && len(p.members) > killed && m == p.members[killed]
+// devices returns the number of devices on which a member trains.
+func (p *play) devices(m *member) int {
+	at := slices.Index(p.members, m)
+	switch two := p.row.has("device", "strict2"); {
+	case p.world.device == nil:
+		return 0
+	case at == killed && two:
+		return 2
+	case at == killed, at == slow && two:
+		return 1
+	default:
+		return 0
+	}
 }
 
 // tracking returns the flags of the row's trackers.

@@ -39,7 +39,7 @@ type world struct {
 	data       testbed.Source
 	checkpoint map[string]any
 	env        []string
-	device     []string // environment of the member with a device; nil: there is none
+	device     []string // environment of the members with devices; nil: there are none
 	tmp        string   // temporary folder of the processes
 	dataPort   string   // of the data server, if there is one
 	dataAddr   string   // its address
@@ -103,7 +103,7 @@ func (s setup) makeWorld(ctx context.Context, r row, dir string) (w *world, err 
 	if s.shim != "" {
 		w.env = append(w.env, "PSYCHE_TORCH_SHIM="+s.shim)
 	}
-	if r.has("device", "strict") && !r.has("results", "dummy") {
+	if !r.has("device", "cpu") && !r.has("results", "dummy") {
 		if w.device, err = testbed.StrictDevice(ctx, s.root, s.shim, filepath.Join(dir, "device")); err != nil {
 			return w, err
 		}

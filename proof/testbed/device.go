@@ -10,9 +10,9 @@ import (
 	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
 )
 
-// StrictDevice builds a strict device into a folder: a device whose memory faults outside kernels and
+// StrictDevice builds the strict devices into a folder: devices whose memory faults outside kernels and
 // copies, with an emulated CUDA driver. It returns the environment of a client in which libtorch finds
-// the device as cuda:0. root is the root of the module, in which the working directory must be. shim is
+// them as cuda:0 and cuda:1. root is the root of the module, in which the working directory must be. shim is
 // the shim's path, or empty if clients find it.
 func StrictDevice(ctx context.Context, root, shim, dir string) (env []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -152,11 +152,11 @@ func TestFailuresOfTheDriver(t *testing.T) {
 	if err := os.Unsetenv(failure); err != nil {
 		t.Fatal(err)
 	}
-	_, err := open(libraries, 1)
+	_, err := open(libraries, 2)
 	if !errors.Is(err, ErrNoCUDA) {
 		t.Errorf("a device too many: error %v, want ErrNoCUDA", err)
 	}
-	golden.Message(t, "device 1 of 1", err)
+	golden.Message(t, "device 2 of 2", err)
 	d, l := emulated(t), square(t)
 	b := buffer(t, d, make([]float32, 64))
 	for _, call := range []string{"cuMemAlloc 2", "cuMemcpyHtoD 1", "cuLaunchKernel 700", "cuCtxSynchronize 700", "cuMemcpyHtoD 12345"} {

@@ -1,11 +1,13 @@
 // Package cudatest provides a fake CUDA driver and NVRTC for tests without a GPU. One library
 // replaces both. It is compiled at test time and runs the kernels of package cuda on the CPU.
-// Addresses in device memory are addresses in the process.
+// Addresses in device memory are addresses in the process. It has two ordinals. Kernels run late: at the
+// next wait, copy or release of memory on their ordinal, and before an operation of libtorch on the
+// strict device. Code that lacks a wait reads old values, and misses the error of a kernel.
 //
 //	library := cudatest.Library(t)
 //	device, err := cuda.OpenWith(library, library, 0)
 //
-// The variable [EnvFailure] makes a driver call fail.
+// The variable [EnvFailure] makes driver calls fail, or do nothing.
 package cudatest
 
 import (
@@ -21,9 +23,15 @@ import (
 	"testing"
 )
 
-// EnvFailure is the environment variable that makes a call fail with a code, as in "cuLaunchKernel
-// 700". The driver reads it in each call.
+// EnvFailure is the environment variable that makes calls return a code without doing anything, as in
+// "cuLaunchKernel 700". Code 0 is success: "cuCtxSynchronize 0" makes waits return at once. The call
+// "kernel" is a kernel, which fails only when it runs; its device then refuses further work, as a GPU
+// does. "psyche_strict_follow 0" makes libtorch not wait for kernels. Commas separate calls. The driver
+// reads the variable in each call.
 const EnvFailure = "PSYCHE_EMULATED_FAILURE"
+
+// Devices is the number of ordinals.
+const Devices = 2
 
 // ErrNoCompiler means that there is no C compiler.
 var ErrNoCompiler = errors.New("no C compiler in PATH to compile the kernels for this CPU")
@@ -31,8 +39,7 @@ var ErrNoCompiler = errors.New("no C compiler in PATH to compile the kernels for
 //go:embed testdata/*.c testdata/*.cc testdata/*.h
 var emulator embed.FS
 
-// Library compiles the library for one test, or skips the test if there is no compiler. Each device
-// with separate memory needs its own library.
+// Library compiles the library for one test, or skips the test if there is no compiler.
 func Library(t testing.TB) string {
 	t.Helper()
 	library, err := Build(t.TempDir())

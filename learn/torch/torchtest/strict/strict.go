@@ -2,8 +2,8 @@
 //
 // Code of the host that reads or writes a tensor's memory faults, as it would on a GPU. The device
 // computes on the CPU. It counts the kernels that a GPU would launch, waits, and copied bytes. It has
-// two ordinals, torch.Device(0) and torch.Device(1), and limits their memory on request. A test starts
-// with
+// two ordinals, torch.Device(0) and torch.Device(1), and limits their memory on request. Our kernels and
+// asynchronous copies run late: a missing wait gives wrong numbers. A test starts with
 //
 //	if !strict.Start(t) {
 //		return
@@ -198,11 +198,13 @@ func UseKernels(t testing.TB) {
 // UseKernelsOf is UseKernels with a library that package cudatest built.
 func UseKernelsOf(t testing.TB, library string) {
 	t.Helper()
-	device, err := cuda.OpenWith(library, library, 0)
-	if err != nil {
-		t.Fatal(err)
+	for ordinal := range Devices {
+		device, err := cuda.OpenWith(library, library, ordinal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		launchOn(t, device, torch.Device(ordinal))
 	}
-	launchOn(t, device, 0, 1)
 }
 
 // UseKernelsOfGPU is UseKernels for the first GPU. It skips the test without a GPU.
@@ -219,29 +221,48 @@ func UseKernelsOfGPU(t testing.TB) {
 	launchOn(t, device, 0)
 }
 
-// launchOn makes the shim use the kernels on some ordinals until the test ends, and then closes device.
-func launchOn(t testing.TB, device *cuda.Device, ordinals ...torch.Device) {
+// launchOn makes the shim use the kernels on an ordinal until the test ends, and then closes device.
+func launchOn(t testing.TB, device *cuda.Device, ordinal torch.Device) {
 	t.Helper()
 	program, err := device.Compile(layers.Source, layers.Names(), layers.Threads)
 	if err != nil {
 		t.Fatal(err, device.Close())
 	}
 	function, context := program.Launcher()
-	for _, ordinal := range ordinals {
-		torch.SetKernels(ordinal, function, context)
-	}
+	torch.SetKernels(ordinal, function, context)
 	t.Cleanup(func() {
-		for _, ordinal := range ordinals {
-			torch.SetKernels(ordinal, nil, nil)
-		}
+		torch.SetKernels(ordinal, nil, nil)
 		if err := errors.Join(program.Close(), device.Close()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// Open makes all memory of the device accessible until close is called. Emulated kernels use it.
+// Open makes all memory of the devices accessible until close is called.
 func Open() (close func()) {
-	C.call_psyche_strict_open()
-	return func() { C.call_psyche_strict_close() }
+	for device := range Devices {
+		C.call_psyche_strict_open(C.int(device))
+	}
+	return func() {
+		for device := range Devices {
+			C.call_psyche_strict_close(C.int(device))
+		}
+	}
+}
+
+// CopyDown starts an asynchronous copy of a tensor in f32 to memory of the host. The memory has NaNs until
+// the program waits for the device.
+func CopyDown(to []float32, from *torch.Tensor) {
+	C.call_psyche_strict_copy_later(unsafe.Pointer(unsafe.SliceData(to)), pointer(from), C.size_t(4*len(to)))
+}
+
+// CopyUp is CopyDown in the other direction. A change of from before the program waits ends the process.
+func CopyUp(to *torch.Tensor, from []float32) {
+	C.call_psyche_strict_copy_later(pointer(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(4*len(from)))
+}
+
+// pointer returns the address of a tensor's first element.
+func pointer(t *torch.Tensor) unsafe.Pointer {
+	address := t.Address()
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }

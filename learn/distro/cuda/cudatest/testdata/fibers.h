@@ -25,6 +25,7 @@ extern char fiber_dynamic[];
 typedef struct {
 	const char *name;
 	void (*start)(const void *arguments);
+	size_t size;      // of the arguments
 	unsigned threads; // of a block; 0 means kernel_threads
 } fiber_kernel;
 

@@ -29,6 +29,6 @@
 	static void start_##name(const void *a) { name(*(const arguments *)a); }
 KERNELS(START)
 
-#define FUNCTION(name, arguments) {#name, start_##name},
-const fiber_kernel kernels[] = {KERNELS(FUNCTION){NULL, NULL}};
+#define FUNCTION(name, arguments) {#name, start_##name, sizeof(arguments), 0},
+const fiber_kernel kernels[] = {KERNELS(FUNCTION){NULL, NULL, 0, 0}};
 const unsigned kernel_threads = THREADS;

@@ -24,7 +24,7 @@ namespace {
 template <class A, void (*kernel)(A)> void start(const void *arguments) { kernel(*static_cast<const A *>(arguments)); }
 }
 
-#define ONE(name, arguments) {"psyche_" #name, start<arguments, psyche_##name>, PIECES_THREADS}
+#define ONE(name, arguments) {"psyche_" #name, start<arguments, psyche_##name>, sizeof(arguments), PIECES_THREADS}
 #define BOTH(name, arguments) ONE(name##_f32, arguments), ONE(name##_bf16, arguments)
 
 extern "C" const fiber_kernel layer_kernels[] = {
@@ -38,5 +38,5 @@ extern "C" const fiber_kernel layer_kernels[] = {
 	BOTH(cross_entropy, pieces_cross_entropy),
 	BOTH(embed, pieces_embed),
 	BOTH(embed_gradient, pieces_embed_gradient),
-	{NULL, NULL, 0},
+	{NULL, NULL, 0, 0},
 };

@@ -23,9 +23,17 @@ typedef struct {
 } psyche_strict_counts;
 
 #define PSYCHE_STRICT_FUNCTIONS(X)                                                                 \
-  /* Makes all memory accessible until the matching close. The calls nest. */                      \
-  X(void, psyche_strict_open, (void), ())                                                          \
-  X(void, psyche_strict_close, (void), ())                                                         \
+  /* Makes all memory of an ordinal accessible until the matching close. The calls nest. */        \
+  X(void, psyche_strict_open, (int device), (device))                                              \
+  X(void, psyche_strict_close, (int device), (device))                                             \
+  /* Makes operations of libtorch on an ordinal run after the work of a queue, which finish runs. */ \
+  /* finish returns NULL, or the error of the work. A finish of NULL forgets the queue. */         \
+  X(void, psyche_strict_follow, (int device, const char *(*finish)(void *queue), void *queue),     \
+    (device, finish, queue))                                                                       \
+  /* Tells that the program has waited for an ordinal, which ends asynchronous copies. */          \
+  X(void, psyche_strict_waited, (int device), (device))                                            \
+  /* Starts asynchronous copies from or to the host, as copy_ with non_blocking. */                \
+  X(void, psyche_strict_copy_later, (void *to, const void *from, size_t bytes), (to, from, bytes)) \
   /* Adds one launch of a kernel to the counts. */                                                 \
   X(void, psyche_strict_launched, (const char *name), (name))                                      \
   X(void, psyche_strict_read, (psyche_strict_counts * counts), (counts))                           \

@@ -2,6 +2,7 @@
 // only these operations and copies can access. Code of the host that reads a tensor's memory faults.
 // It also counts the kernels that a CUDA device would launch, and the bytes on its bus.
 #include "device.h"
+#include "late.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/CPUFallback.h>
@@ -87,7 +88,7 @@ const at::Tensor &resize(const at::Tensor &t, at::IntArrayRef size, optional<at:
 
 int64_t bytes_of(const at::Tensor &t) { return t.numel() * static_cast<int64_t>(t.element_size()); }
 
-at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool) {
+at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool later) {
   if (inside == 0) {
     if (from.is_cpu()) {
       count_up(bytes_of(from));
@@ -97,8 +98,13 @@ at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool) {
       count_launch(from.scalar_type() == to.scalar_type() ? "copy" : "cast");
     }
   }
+  if (later && from.is_cpu() != to.is_cpu()) {
+    copy_later(from, to);
+    return to;
+  }
   OpenTensors open{from, to};
   host(to).copy_(host(from));
+  if (inside == 0 && to.is_cpu()) waited(from.device().index());
   return to;
 }
 
@@ -111,14 +117,15 @@ at::Scalar local_scalar_dense(const at::Tensor &t) {
   count_wait();
   count_down(bytes_of(t));
   OpenTensors open{t};
+  waited(t.device().index());
   return at::_local_scalar_dense(host(t));
 }
 
 // ---- all other operations ----
 
 // Refuses the combinations of devices that CUDA refuses: kernels see the memory of one ordinal, and
-// not the host's.
-void check_devices(const std::string &name, const torch::jit::Stack &stack, size_t arguments) {
+// not the host's. It returns the ordinal, or -1 if no tensor has one.
+int check_devices(const std::string &name, const torch::jit::Stack &stack, size_t arguments) {
   int found = -1;
   auto check = [&](const at::Tensor &t) {
     if (!t.defined() || (t.is_cpu() && t.dim() == 0)) return;
@@ -134,12 +141,14 @@ void check_devices(const std::string &name, const torch::jit::Stack &stack, size
       for (const at::Tensor &t : stack[i].toTensorVector()) check(t);
     }
   }
+  return found;
 }
 
 void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   const auto &id = op.operator_name();
   std::string name = id.overload_name.empty() ? id.name : id.name + "." + id.overload_name;
-  check_devices(name, *stack, op.schema().arguments().size());
+  int device = check_devices(name, *stack, op.schema().arguments().size());
+  if (device >= 0) follow(device);
   count_launch(name);
   // Before CUDA adds a product to a matrix in another place, it copies the matrix there.
   if (name == "aten::addmm.out" || name == "aten::baddbmm.out") {
@@ -183,14 +192,20 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getDefaultStream(c10::Device d) const override { return getStream(d); }
   c10::Stream exchangeStream(c10::Stream s) const noexcept override { return s; }
   bool queryStream(const c10::Stream &) const override { return true; }
-  void synchronizeStream(const c10::Stream &) const override { count_wait(); }
-  void synchronizeDevice(const c10::DeviceIndex) const { count_wait(); }
+  void synchronizeStream(const c10::Stream &s) const override { synchronizeDevice(s.device_index()); }
+  void synchronizeDevice(const c10::DeviceIndex d) const {
+    count_wait();
+    follow(d);
+    waited(d);
+  }
   void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
 
   void record(void **event, const c10::Stream &, const c10::DeviceIndex, const c10::EventFlag) const override { *event = nullptr; }
   void block(void *, const c10::Stream &) const override {}
   bool queryEvent(void *) const override { return true; }
-  void synchronizeEvent(void *) const { count_wait(); }
+  void synchronizeEvent(void *) const {
+    for (c10::DeviceIndex d = 0; d < kDevices; d++) synchronizeDevice(d); // an event has no ordinal here
+  }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
@@ -220,6 +235,7 @@ struct Register {
 OpenTensors::OpenTensors(std::initializer_list<at::Tensor> tensors) {
   for (const at::Tensor &t : tensors) {
     if (!t.defined() || t.is_cpu() || t.numel() == 0) continue;
+    follow(t.device().index());
     blocks.emplace_back(t.data_ptr());
   }
 }

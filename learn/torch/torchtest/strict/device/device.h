@@ -19,7 +19,8 @@ using std::optional;
 using c10::optional;
 #endif
 
-// Makes the memory of tensors accessible, as for a kernel, while it exists.
+// Makes the memory of tensors accessible, as for a kernel, while it exists. The kernel comes behind
+// all work on the ordinals of the tensors.
 class OpenTensors {
 public:
   OpenTensors(std::initializer_list<at::Tensor> tensors);

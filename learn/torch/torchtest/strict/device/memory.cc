@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <vector>
 
 namespace strict {
 namespace {
@@ -23,12 +24,19 @@ struct Block {
   int opened;   // number of Open objects
 };
 
+// Work of our kernels that runs late.
+struct Queue {
+  const char *(*finish)(void *queue);
+  void *queue;
+};
+
 // Ends of processes run destructors of tensors in any order, so this state is never destroyed.
 struct State {
   std::mutex lock;
   std::map<const char *, Block> blocks; // by the first address
   int64_t limits[kDevices] = {};
-  int opened = 0; // number of calls of open without close
+  int opened[kDevices] = {}; // number of calls of open without close
+  std::vector<Queue> queues[kDevices];
   psyche_strict_counts counts{};
   std::map<std::string, int64_t> launches;
 };
@@ -40,7 +48,7 @@ State &state() {
 
 size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
-bool accessible(const State &s, const Block &b) { return b.opened > 0 || s.opened > 0; }
+bool accessible(const State &s, const Block &b) { return b.opened > 0 || s.opened[b.device] > 0; }
 
 void protect(const State &s, const Block &b) {
   if (mprotect(b.pages, b.bytes, accessible(s, b) ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
@@ -58,13 +66,23 @@ std::map<const char *, Block>::iterator find(State &s, const void *address) {
   return at < next->first + next->second.size ? next : s.blocks.end();
 }
 
-void change(int by) {
+void change(int device, int by) {
   State &s = state();
   std::lock_guard<std::mutex> hold(s.lock);
-  s.opened += by;
-  bool changed = s.opened == (by > 0 ? 1 : 0);
+  s.opened[device] += by;
+  bool changed = s.opened[device] == (by > 0 ? 1 : 0);
   if (!changed) return;
-  for (auto &entry : s.blocks) protect(s, entry.second);
+  for (auto &entry : s.blocks) {
+    if (entry.second.device == device) protect(s, entry.second);
+  }
+}
+
+void add_queue(int device, Queue q) {
+  State &s = state();
+  std::lock_guard<std::mutex> hold(s.lock);
+  auto &queues = s.queues[device];
+  queues.erase(std::remove_if(queues.begin(), queues.end(), [&](const Queue &other) { return other.queue == q.queue; }), queues.end());
+  if (q.finish) queues.push_back(q);
 }
 
 } // namespace
@@ -94,6 +112,7 @@ void *allocate(int device, size_t bytes) {
 
 void release(void *memory) {
   if (!memory) return;
+  if (int device = owner(memory); device >= 0) finish(device);
   State &s = state();
   std::lock_guard<std::mutex> hold(s.lock);
   auto found = s.blocks.find(static_cast<char *>(memory));
@@ -136,6 +155,21 @@ Open::~Open() {
   if (found != s.blocks.end() && --found->second.opened == 0) protect(s, found->second);
 }
 
+const char *finish(int device) {
+  State &s = state();
+  std::vector<Queue> queues;
+  {
+    std::lock_guard<std::mutex> hold(s.lock); // not while kernels run, which open memory
+    queues = s.queues[device];
+  }
+  const char *failure = nullptr;
+  for (const Queue &q : queues) {
+    const char *of_queue = q.finish(q.queue);
+    failure = failure ? failure : of_queue;
+  }
+  return failure;
+}
+
 void count_launch(const std::string &name) {
   State &s = state();
   std::lock_guard<std::mutex> hold(s.lock);
@@ -167,8 +201,9 @@ void count_down(int64_t bytes) {
 
 #define STRICT_API extern "C" __attribute__((visibility("default")))
 
-STRICT_API void psyche_strict_open(void) { strict::change(1); }
-STRICT_API void psyche_strict_close(void) { strict::change(-1); }
+STRICT_API void psyche_strict_open(int device) { strict::change(device, 1); }
+STRICT_API void psyche_strict_close(int device) { strict::change(device, -1); }
+STRICT_API void psyche_strict_follow(int device, const char *(*finish)(void *), void *queue) { strict::add_queue(device, {finish, queue}); }
 
 STRICT_API void psyche_strict_launched(const char *name) { strict::count_launch(name); }
 

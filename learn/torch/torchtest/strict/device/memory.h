@@ -12,7 +12,8 @@ namespace strict {
 constexpr int kDevices = PSYCHE_STRICT_DEVICES;
 
 // Returns memory that faults outside of kernels, or null if the limit of the ordinal does not allow
-// it. New memory contains NaNs. An access beyond the end faults even inside of kernels.
+// it. New memory contains NaNs. An access beyond the end faults even inside of kernels. release runs the
+// work of our kernels first, which may use the memory.
 void *allocate(int device, size_t bytes);
 void release(void *memory);
 int64_t limit(int device);
@@ -32,6 +33,10 @@ public:
 private:
   char *block;
 };
+
+// Runs the work of our kernels on an ordinal, behind which the caller's work comes. It returns null, or
+// the error of that work.
+const char *finish(int device);
 
 void count_launch(const std::string &name);
 void count_wait();
