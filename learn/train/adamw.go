@@ -39,7 +39,8 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 }
 
 // Step trains on one batch and changes the weights. It returns the mean loss of the batch in nats
-// per token, before the change. If it fails or ctx is cancelled, nothing has changed.
+// per token, before the change. If it fails or ctx is cancelled, nothing has changed, unless a device fails
+// while it moves the weights: then they are lost, and later calls return an error until Load.
 func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error) {
 	if err := a.lock(ctx); err != nil {
 		return 0, fmt.Errorf("train step %d: %w", step, err)

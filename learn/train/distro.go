@@ -27,6 +27,9 @@ type distroExchange struct {
 // largest coefficients.
 func (e *distroExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
 	step := header.Step
+	if err := e.leaveFailed(ctx); err != nil {
+		return nil, 0, err
+	}
 	if e.optimizer.config.Lookahead {
 		back, failure := e.lookAhead(ctx, e.rates.lr(max(step, 1)-1))
 		if failure != nil {
@@ -53,13 +56,27 @@ func (e *distroExchange) encode(ctx context.Context, header codec.Header, batch 
 		}
 		return err
 	})
-	if there, ok := e.optimizer.momentum.(*resident); ok && there.failed != nil {
-		if err := e.replica.parallel.bring(context.WithoutCancel(ctx)); err != nil {
-			return nil, 0, err
+	if failed := e.leaveFailed(ctx); failed != nil {
+		if err == nil {
+			err = e.optimizer.undo(step)
 		}
-		e.leaveDevices(there.failed)
+		return nil, 0, errors.Join(failed, err)
 	}
 	return payload, loss, err
+}
+
+// leaveFailed makes the optimizer leave devices whose kernels have failed, or differed from the CPU's. If
+// the CPU cannot get the weights, it returns an error, and nothing has changed.
+func (e *distroExchange) leaveFailed(ctx context.Context) error {
+	there, ok := e.optimizer.momentum.(*resident)
+	if !ok || there.failed == nil {
+		return nil
+	}
+	if err := e.replica.parallel.bring(context.WithoutCancel(ctx)); err != nil {
+		return errors.Join(there.failed, err)
+	}
+	e.leaveDevices(there.failed)
+	return nil
 }
 
 // vectors returns gradients in the form that the momentum needs.
@@ -162,8 +179,13 @@ func empty(results [][]codec.TensorResult) bool {
 	return true
 }
 
+// finalize does not fail with a device, because the weights have moved: the next step leaves the device.
 func (e *distroExchange) finalize(step uint32, counted bool) error {
-	return e.optimizer.finalize(step, counted)
+	err := e.optimizer.finalize(step, counted)
+	if there, ok := e.optimizer.momentum.(*resident); ok && there.failed != nil {
+		return nil
+	}
+	return err
 }
 
 func (e *distroExchange) reset() error { return e.optimizer.reset() }

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"unsafe"
 
@@ -122,22 +123,46 @@ type tested struct {
 	kernels
 	applied int    // calls of Apply
 	wrong   string // name of the method whose results are wrong
-	fail    string // name of the method that fails
+	fail    string // name of the method that fails, after it has changed its tensors
 	// failOnce is the name of the method that fails at its next call.
 	failOnce string
+	panics   string // name of the method that panics, as libtorch's operations do
 	closed   bool
 }
 
 var errTested = errors.New("injected")
 
-func (m *tested) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
-	if m.fail == "Encode" {
-		return nil, errTested
+// fault is called after a method of the kernels has returned err. It returns the error of the method.
+func (m *tested) fault(method string, err error) error {
+	if m.panics == method {
+		panic(&torch.Error{Op: method, Message: "injected"})
 	}
+	if m.fail == method || m.failOnce == method {
+		m.failOnce = ""
+		return errTested
+	}
+	return err
+}
+
+// ruin makes a tensor undefined, as a failure of a device does.
+func (m *tested) ruin(method string, tensors []cuda.Tensor) {
+	if m.fail == method || m.panics == method {
+		sliceOf(tensors[0])[0] = float32(math.NaN())
+	}
+}
+
+func (m *tested) Norm(tensors []cuda.Tensor) (float64, error) {
+	length, err := m.kernels.Norm(tensors)
+	return length, m.fault("Norm", err)
+}
+
+func (m *tested) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
 	if m.wrong == "Encode" {
 		p.Decay /= 2
 	}
-	return m.kernels.Encode(delta, left, grad, p, least)
+	taken, err := m.kernels.Encode(delta, left, grad, p, least)
+	m.ruin("Encode", left)
+	return taken, m.fault("Encode", err)
 }
 
 func (m *tested) Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error) {
@@ -145,7 +170,13 @@ func (m *tested) Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]
 	if m.wrong == "Leaves" {
 		leaves[len(leaves)-1][5] ^= 1
 	}
-	return leaves, err
+	return leaves, m.fault("Leaves", err)
+}
+
+func (m *tested) AddBack(delta []cuda.Tensor, r []codec.TensorResult) error {
+	err := m.kernels.AddBack(delta, r)
+	m.ruin("AddBack", delta)
+	return m.fault("AddBack", err)
 }
 
 func (m *tested) Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p distro.ApplyParams) error {
@@ -153,23 +184,27 @@ func (m *tested) Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p 
 	if m.wrong == "Apply" {
 		p.LR *= 2
 	}
-	err := m.kernels.Apply(results, weights, p)
-	if m.fail == "Apply" {
-		return errTested
-	}
-	return err
+	return m.fault("Apply", m.kernels.Apply(results, weights, p))
 }
 
 func (m *tested) ApplyLevels(results [][]codec.TensorResult, weights []cuda.Tensor, p localsteps.ApplyParams) error {
 	if m.wrong == "ApplyLevels" {
 		p.Rate *= 2
 	}
-	err := m.kernels.ApplyLevels(results, weights, p)
-	if m.fail == "ApplyLevels" || m.failOnce == "ApplyLevels" {
-		m.failOnce = ""
-		return errTested
-	}
-	return err
+	return m.fault("ApplyLevels", m.kernels.ApplyLevels(results, weights, p))
+}
+
+func (m *tested) AdamW(weights, grad, means, squares []cuda.Tensor, p cuda.AdamWParams) error {
+	err := m.kernels.AdamW(weights, grad, means, squares, p)
+	m.ruin("AdamW", means)
+	m.ruin("AdamW", weights)
+	return m.fault("AdamW", err)
+}
+
+func (m *tested) Far(before, after, momenta []cuda.Tensor, factor float32) error {
+	err := m.kernels.Far(before, after, momenta, factor)
+	m.ruin("Far", after)
+	return m.fault("Far", err)
 }
 
 func (m *tested) Close() error {

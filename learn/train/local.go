@@ -31,20 +31,39 @@ func (e *localExchange) encode(ctx context.Context, header codec.Header, batch d
 	if e.residual.trained(step) {
 		return nil, 0, fmt.Errorf("%w: already trained", errStep)
 	}
+	if err := e.leaveFailed(ctx); err != nil {
+		return nil, 0, err
+	}
 	at := e.rounds.inner.place
 	back, err := e.replica.keepOn(ctx, at.device()...)
 	if err != nil {
 		return nil, 0, err
 	}
 	payload, loss, err = e.steps(ctx, at, header, batch, begun)
-	err = errors.Join(err, back())
-	if there, ok := e.residual.unsent.(*resident); ok && there.failed != nil {
-		if lost := e.replica.parallel.bring(context.WithoutCancel(ctx)); lost != nil {
-			return nil, 0, errors.Join(err, lost)
+	failed := back()
+	if e.rounds.inner.torn {
+		e.residual.unsent.(*resident).failed = err
+	}
+	if failed = errors.Join(failed, e.leaveFailed(ctx)); failed != nil {
+		if err == nil {
+			err = e.residual.undo(step)
 		}
-		err = errors.Join(err, e.leaveDevices(there.failed))
+		return nil, 0, errors.Join(failed, err)
 	}
 	return payload, loss, err
+}
+
+// leaveFailed makes the optimizer leave devices whose kernels have failed, or differed from the CPU's. If
+// the CPU cannot get the weights, it returns an error, and nothing has changed.
+func (e *localExchange) leaveFailed(ctx context.Context) error {
+	there, ok := e.residual.unsent.(*resident)
+	if !ok || there.failed == nil {
+		return nil
+	}
+	if err := e.replica.parallel.bring(context.WithoutCancel(ctx)); err != nil {
+		return errors.Join(there.failed, err)
+	}
+	return e.leaveDevices(there.failed)
 }
 
 // steps makes the steps of a round at a place, where it moves the weights.
@@ -178,8 +197,13 @@ func (e *localExchange) leaveDevices(because error) error {
 	return errors.Join(failed, left.free())
 }
 
+// finalize does not fail with a device, because the weights have moved: the next step leaves the device.
 func (e *localExchange) finalize(step uint32, counted bool) error {
-	return e.residual.finalize(step, counted)
+	err := e.residual.finalize(step, counted)
+	if there, ok := e.residual.unsent.(*resident); ok && there.failed != nil {
+		return nil
+	}
+	return err
 }
 
 func (e *localExchange) reset() error {

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -13,8 +12,9 @@ import (
 
 // moveThere changes the weights of all devices by there, which a device's engine runs on its thread. If
 // it compares, or a device fails while the CPU has the weights too, here changes the weights on the CPU
-// as well, and the failure is nil only if all devices have the same bits then. In this case the caller
-// must make the optimizer leave the devices.
+// as well, and the failure is nil only if all devices have the same bits then. If a device fails while the
+// CPU has older weights, the CPU gets the new ones from another device. After a failure the caller must
+// make the optimizer leave the devices.
 func (r *replica) moveThere(ctx context.Context, compares bool, there func(a *apart) error, here func(weights [][]float32) error) (failure, err error) {
 	ctx = context.WithoutCancel(ctx)
 	devices := r.parallel.apart()
@@ -27,29 +27,19 @@ func (r *replica) moveThere(ctx context.Context, compares bool, there func(a *ap
 		}
 	}
 	kept := r.fresh == r.changes
-	var group errgroup.Group
-	for _, a := range devices {
-		group.Go(func() error {
-			return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
-				defer a.conversions.Changed()
-				return there(a)
-			})
-		})
-	}
-	failure = group.Wait()
-	switch {
-	case errors.Is(failure, distro.ErrInput): // nothing has changed
+	moved, failure := moveAll(ctx, devices, there)
+	if errors.Is(failure, distro.ErrInput) && len(moved) == 0 { // nothing has changed
 		return nil, failure
-	case failure == nil:
-		r.parallel.moved(devices...)
-	default:
-		r.changes++ // some weights have moved
 	}
+	r.parallel.moved(moved...)
 	if failure == nil && !compares {
 		return nil, nil
 	}
 	if !kept {
-		return nil, fmt.Errorf("%w: %w", errLost, failure)
+		if err := r.parallel.bring(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", err, failure)
+		}
+		return failure, nil
 	}
 	r.fresh = r.changes
 	if err := here(r.weights()); err != nil {
@@ -61,4 +51,26 @@ func (r *replica) moveThere(ctx context.Context, compares bool, there func(a *ap
 		}
 	}
 	return failure, nil
+}
+
+// moveAll calls there for each device on the thread of its engine, and returns the devices that did
+// not fail.
+func moveAll(ctx context.Context, devices []*apart, there func(a *apart) error) (moved []*apart, failure error) {
+	failures := make([]error, len(devices))
+	var group sync.WaitGroup
+	for i, a := range devices {
+		group.Go(func() {
+			failures[i] = a.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
+				defer a.conversions.Changed()
+				return there(a)
+			})
+		})
+	}
+	group.Wait()
+	for i, a := range devices {
+		if failures[i] == nil {
+			moved = append(moved, a)
+		}
+	}
+	return moved, errors.Join(failures...)
 }

@@ -90,7 +90,7 @@ func (o *optimizer) forget() error {
 // of the run since the newest encoded one, and removes the largest coefficients from it. It returns
 // the result's bytes. norm is the L2 norm of all gradients together. If a gradient or learning rate
 // is out of range, it returns an error and nothing has changed.
-func (o *optimizer) encode(header codec.Header, gradients vectors, norm float64, lr float32) ([]byte, error) {
+func (o *optimizer) encode(header codec.Header, gradients vectors, norm float64, lr float32) (payload []byte, err error) {
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return nil, fmt.Errorf("%w: gradient norm is %v", errNotFinite, norm)
 	}
@@ -102,17 +102,29 @@ func (o *optimizer) encode(header codec.Header, gradients vectors, norm float64,
 	if float64(scaled)*norm > maxUpdate {
 		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", errNotFinite, scaled, norm)
 	}
-	payload, err := o.take(header, gradients, scaled)
-	switch {
-	case err == nil:
-	case o.history == nil:
-		err = errors.Join(err, o.addBack(header.Step))
-	default:
-		delete(o.sent, header.Step)
-		o.history.restore()
-		o.newest = o.history.newest()
-	}
+	taken := false
+	defer func() { // also if libtorch fails on a device, which is a panic here
+		switch {
+		case taken:
+		case o.history == nil:
+			err = errors.Join(err, o.addBack(header.Step))
+		default:
+			delete(o.sent, header.Step)
+			o.history.restore()
+			o.newest = o.history.newest()
+		}
+	}()
+	payload, err = o.take(header, gradients, scaled)
+	taken = err == nil
 	return payload, err
+}
+
+// undo makes a step that was encoded a step that failed.
+func (o *optimizer) undo(step uint32) error {
+	if o.history != nil {
+		return o.rollBack(step)
+	}
+	return o.finalize(step, false)
 }
 
 // take adds the gradients to the momentum, removes the largest coefficients from it and returns their

@@ -250,20 +250,24 @@ func (p *parallel) newest() model.Model {
 	return nil
 }
 
-// bring makes the store's weights fresh. A nil parallel has no devices that could have newer ones.
+// bring makes the store's weights fresh, from the first device that has the newest weights and does not
+// fail. A nil parallel has no devices that could have newer ones.
 func (p *parallel) bring(ctx context.Context) error {
 	if p == nil || p.from.fresh == p.from.changes {
 		return nil
 	}
-	from := p.newest()
-	if from == nil {
-		return errLost
+	err := errLost
+	for _, a := range p.apart() {
+		if a.seen != p.from.changes {
+			continue
+		}
+		if err = model.Refresh(ctx, p.from.model, a.twin); err == nil {
+			p.from.fresh = p.from.changes
+			return nil
+		}
+		err = fmt.Errorf("copy weights from %s: %w", a.twin.Engine().Device(), err)
 	}
-	if err := model.Refresh(ctx, p.from.model, from); err != nil {
-		return fmt.Errorf("copy weights from %s: %w", from.Engine().Device(), err)
-	}
-	p.from.fresh = p.from.changes
-	return nil
+	return err
 }
 
 // moved must be called after the weights were changed in the same way on devices.

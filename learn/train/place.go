@@ -50,6 +50,10 @@ func (p place) norm(s *torch.Scope, gradients []*torch.Tensor) (float64, error) 
 	}
 }
 
+// lost must be called if a device failed while it changed the weights. They are undefined until they are
+// restored or loaded.
+func (p place) lost() { p.store.changes++ }
+
 // changed must be called after the weights were changed.
 func (p place) changed() {
 	p.store.changes++

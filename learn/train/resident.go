@@ -21,7 +21,22 @@ type resident struct {
 	now     []*torch.Tensor
 	before  []*torch.Tensor // from before the newest step; nil: not kept
 	steps   comparisons
-	failed  error // how the device's kernels differed from the CPU's; nil: they did not
+	// failed is why the optimizer must leave the device: its kernels failed, or differed from the CPU's. nil:
+	// they did neither. See exchanges' leaveFailed.
+	failed error
+	// torn is true if a failure left the only copy of the values undefined. They count as zeros then.
+	torn bool
+}
+
+// errBroken means that libtorch failed on a device while an optimizer's state changed.
+var errBroken = errors.New("the device failed in the middle of a step")
+
+// broke notes that a kernel failed while it changed the values, unless it refused its arguments.
+func (r *resident) broke(err error) error {
+	if err != nil && !errors.Is(err, distro.ErrInput) && !errors.Is(err, distro.ErrNotFinite) {
+		r.failed, r.torn = err, r.before == nil
+	}
+	return err
 }
 
 // newResident allocates the momentum on a device that has kernels.
@@ -45,7 +60,8 @@ func (r *resident) leaves(taken []codec.TensorResult) ([][32]byte, error) {
 	if r.failed != nil {
 		return (&buffers{kernel: r.kernel, layouts: r.layouts, now: r.readInside()}).leaves(taken)
 	}
-	return r.on.kernels.Leaves(addresses(r.now), taken)
+	leaves, err := r.on.kernels.Leaves(addresses(r.now), taken)
+	return leaves, r.broke(err)
 }
 
 func (r *resident) chunk(tensor, within int, before bool) ([]float32, error) {
@@ -62,8 +78,20 @@ func (r *resident) norm(gradients vectors) (float64, error) {
 
 // encode runs on the thread of the engine. In some steps it compares some tensors with the result of
 // the CPU. If they differ in a run with audits, in which a wrong momentum would look like cheating, the
-// CPU encodes the step again.
-func (r *resident) encode(gradients vectors, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+// CPU encodes the step again. If the device fails without audits, the values become zeros.
+func (r *resident) encode(gradients vectors, p distro.EncodeParams, least float32) (taken []codec.TensorResult, err error) {
+	ended := false
+	defer func() { // also if libtorch fails, which is a panic here
+		if !ended {
+			err = r.broke(errors.Join(err, errBroken))
+		}
+	}()
+	taken, err = r.encodeThere(gradients, p, least)
+	err, ended = r.broke(err), true
+	return taken, err
+}
+
+func (r *resident) encodeThere(gradients vectors, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
 	from := r.now
 	if r.before != nil {
 		r.swap()
@@ -77,9 +105,9 @@ func (r *resident) encode(gradients vectors, p distro.EncodeParams, least float3
 	if err != nil || len(compared) == 0 {
 		return taken, err
 	}
-	leaves, err := r.on.kernels.Leaves(addresses(r.now), taken)
-	if err != nil {
-		return nil, err
+	leaves, failure := r.on.kernels.Leaves(addresses(r.now), taken)
+	if r.failed = failure; failure != nil {
+		compared = nil
 	}
 	for _, s := range compared {
 		first := s.firstChunk(r.layouts)
@@ -108,14 +136,11 @@ func (r *resident) encodeHere(gradients vectors, p distro.EncodeParams, least fl
 }
 
 func (r *resident) addBack(results []codec.TensorResult) error {
-	return r.on.kernels.AddBack(addresses(r.now), results)
+	return r.broke(r.on.kernels.AddBack(addresses(r.now), results))
 }
 
 func (r *resident) clear() error {
-	return r.each(func(s *torch.Scope, i int) error {
-		r.now[i].CopyFrom(s.Zeros(torch.F32, r.now[i].Shape()...))
-		return nil
-	})
+	return r.set(func(s *torch.Scope, i int) *torch.Tensor { return s.Zeros(torch.F32, r.now[i].Shape()...) })
 }
 
 func (r *resident) read() ([][]float32, error) { return r.readOf(r.now) }
@@ -123,6 +148,9 @@ func (r *resident) read() ([][]float32, error) { return r.readOf(r.now) }
 func (r *resident) readInside() [][]float32 { return copied(r.now) }
 
 func (r *resident) readOf(tensors []*torch.Tensor) ([][]float32, error) {
+	if r.torn {
+		return zeros(r.layouts), nil
+	}
 	values := make([][]float32, len(tensors))
 	err := r.each(func(_ *torch.Scope, i int) error {
 		values[i] = tensors[i].CopyFloat32s()
@@ -132,10 +160,17 @@ func (r *resident) readOf(tensors []*torch.Tensor) ([][]float32, error) {
 }
 
 func (r *resident) write(values [][]float32) error {
-	return r.each(func(s *torch.Scope, i int) error {
-		r.now[i].CopyFrom(s.FromFloat32s(values[i], r.now[i].Shape()...))
+	return r.set(func(s *torch.Scope, i int) *torch.Tensor { return s.FromFloat32s(values[i], r.now[i].Shape()...) })
+}
+
+// set overwrites the values with new tensors.
+func (r *resident) set(values func(s *torch.Scope, i int) *torch.Tensor) error {
+	err := r.each(func(s *torch.Scope, i int) error {
+		r.now[i].CopyFrom(values(s, i))
 		return nil
 	})
+	r.torn = r.torn && err != nil
+	return err
 }
 
 // here returns a copy of the momentum in the memory of the CPU.

@@ -123,6 +123,9 @@ func TestLostWeightsAreNotLeft(t *testing.T) {
 	if _, _, err := there.Train(t.Context(), 1, toyBatch(0, 4), nil); !errors.Is(err, errLost) {
 		t.Fatalf("error = %v, want errLost", err)
 	}
+	if there.local().residual.trained(1) {
+		t.Error("the step counts as trained")
+	}
 	if _, err := there.Snapshot(t.Context()); !errors.Is(err, errLost) {
 		t.Errorf("snapshot: error = %v, want errLost", err)
 	}

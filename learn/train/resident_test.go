@@ -391,7 +391,7 @@ func TestLaterErrorOfADeviceIsFound(t *testing.T) {
 	}
 }
 
-// TestLostWeights checks a device that fails while it changes the only copy of the newest weights. Then
+// TestLostWeights checks devices that fail while they change the only copies of the newest weights. Then
 // nothing may use the weights until a model is loaded.
 func TestLostWeights(t *testing.T) {
 	kernels, opened := withKernels(t, nil)
@@ -402,7 +402,7 @@ func TestLostWeights(t *testing.T) {
 		apply(t, step, results(t, step, here, there), here, there)
 	}
 	step++
-	(*opened)[1].fail = "Apply"
+	(*opened)[0].fail, (*opened)[1].fail = "Apply", "Apply"
 	payloads := results(t, step, here)
 	if err := there.Apply(t.Context(), step, payloads, nil, false); !errors.Is(err, errLost) || !errors.Is(err, errTested) {
 		t.Fatalf("error = %v", err)
@@ -416,7 +416,7 @@ func TestLostWeights(t *testing.T) {
 	if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); !errors.Is(err, errLost) {
 		t.Errorf("evaluate: %v", err)
 	}
-	(*opened)[1].fail = ""
+	(*opened)[0].fail, (*opened)[1].fail = "", ""
 	apply(t, step, payloads, here)
 	model, err := here.Snapshot(t.Context())
 	if err != nil {

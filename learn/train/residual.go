@@ -179,7 +179,7 @@ func (r *residual) farThere(on *apart, ended []*torch.Tensor) error {
 
 // encode adds the pseudo-gradient of a round to the sums, and returns the bytes of the values that it
 // subtracts from them. In runs with audits, a failure leaves the sums unchanged.
-func (r *residual) encode(header codec.Header, far vectors, lr float32) ([]byte, error) {
+func (r *residual) encode(header codec.Header, far vectors, lr float32) (payload []byte, err error) {
 	defer r.history.lock()()
 	p := localsteps.EncodeParams{
 		Reach: r.reach(lr), Decay: float32(r.config.ErrorDecay),
@@ -190,12 +190,24 @@ func (r *residual) encode(header codec.Header, far vectors, lr float32) ([]byte,
 			p.Decay = audit.Decayed(p.Decay, header.Step-newest)
 		}
 	}
-	payload, err := r.take(header, far, p, lr)
-	if err != nil && r.history != nil {
-		delete(r.sent, header.Step)
-		r.history.restore()
-	}
+	taken := false
+	defer func() { // also if libtorch fails on a device, which is a panic here
+		if !taken && r.history != nil {
+			delete(r.sent, header.Step)
+			r.history.restore()
+		}
+	}()
+	payload, err = r.take(header, far, p, lr)
+	taken = err == nil
 	return payload, err
+}
+
+// undo makes a step that was encoded a step that failed.
+func (r *residual) undo(step uint32) error {
+	if r.history != nil {
+		return r.rollBack(step)
+	}
+	return r.finalize(step, false)
 }
 
 // take adds the pseudo-gradient to sums, subtracts the sent values, and returns their bytes.

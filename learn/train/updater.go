@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -21,6 +22,7 @@ type updater struct {
 	updates   uint64     // number of updates so far: the t of the bias correction
 	moments   [2]moments // running means of the gradient and of its square
 	muon      *muon      // moves the hidden layers' matrices instead of AdamW; nil: AdamW moves all
+	torn      bool       // a device failed while it changed the running means, which count as zeros then
 }
 
 // moments are tensors of the parameters' shapes, initially zero; nil for parameters without one.
@@ -64,14 +66,35 @@ func (u *updater) byMuon(p parameter) bool { return u.muon != nil && weights.Hid
 
 // update moves the weights by gradients, whose L2 norm is length. It runs to the end, except before
 // each large matrix that Muon moves: there a cancelled ctx ends it with errTorn, and some weights
-// have already moved.
+// have already moved. If a device fails, the weights on it are lost, and the running means become zeros.
 func (u *updater) update(ctx context.Context, s *torch.Scope, rate float32, gradients []*torch.Tensor, length float64) error {
 	if math.IsNaN(length) || math.IsInf(length, 0) {
 		return fmt.Errorf("%w: gradient norm is %v", errNotFinite, length)
 	}
-	scale := clipScale(length, u.config.ClipGradNorm)
+	if u.torn {
+		for _, mean := range u.means() {
+			mean.CopyFrom(s.Zeros(torch.F32, mean.Shape()...))
+		}
+		u.updates, u.torn = 0, false
+	}
 	u.updates++
 	u.place.changed()
+	if u.place.on != nil { // a failure of libtorch is a panic, after which nothing more runs here
+		u.torn = true
+		u.place.lost()
+	}
+	err := u.move(ctx, s, rate, gradients, clipScale(length, u.config.ClipGradNorm))
+	if err == nil && u.torn {
+		u.place.changed()
+	}
+	if err == nil || errors.Is(err, errTorn) {
+		u.torn = false
+	}
+	return err
+}
+
+// move moves the weights by gradients times scale.
+func (u *updater) move(ctx context.Context, s *torch.Scope, rate float32, gradients []*torch.Tensor, scale float64) error {
 	weights := u.place.weights()
 	there := u.place.on != nil && u.place.on.kernels != nil
 	if there {
@@ -113,19 +136,23 @@ func (u *updater) adamWThere(weights, gradients []*torch.Tensor, rate float32, s
 
 // reset resets the running means to zero.
 func (u *updater) reset() error {
-	u.updates = 0
-	return u.each(func(s *torch.Scope, mean *torch.Tensor) {
+	err := u.each(func(s *torch.Scope, mean *torch.Tensor) {
 		mean.CopyFrom(s.Zeros(torch.F32, mean.Shape()...))
 	})
+	u.updates, u.torn = 0, u.torn && err != nil
+	return err
+}
+
+// means returns the running means.
+func (u *updater) means() []*torch.Tensor {
+	all := slices.Concat(u.moments[0].tensors, u.moments[1].tensors)
+	return slices.DeleteFunc(all, func(mean *torch.Tensor) bool { return mean == nil })
 }
 
 // each calls f for each running mean on their engine. The scope ends after the mean.
 func (u *updater) each(f func(s *torch.Scope, mean *torch.Tensor)) error {
 	return u.place.engine().Do(context.Background(), false, func(s *torch.Scope) error {
-		for _, mean := range slices.Concat(u.moments[0].tensors, u.moments[1].tensors) {
-			if mean == nil {
-				continue
-			}
+		for _, mean := range u.means() {
 			err := s.Sub(func(s *torch.Scope) error {
 				f(s, mean)
 				return nil
@@ -140,22 +167,28 @@ func (u *updater) each(f func(s *torch.Scope, mean *torch.Tensor)) error {
 
 // free frees the running means on a device. The updater must not be used afterwards.
 func (u *updater) free() error {
-	means := slices.Concat(u.moments[0].tensors, u.moments[1].tensors)
-	return u.place.on.free(slices.DeleteFunc(means, func(mean *torch.Tensor) bool { return mean == nil }))
+	return u.place.on.free(u.means())
 }
 
 // all returns the running means in the memory of the CPU: their own memory, or copies.
 func (u *updater) all() (means [][]float32, err error) {
+	if u.torn {
+		if err := u.reset(); err != nil {
+			return nil, err
+		}
+	}
 	err = u.each(func(_ *torch.Scope, mean *torch.Tensor) { means = append(means, copied([]*torch.Tensor{mean})[0]) })
 	return means, err
 }
 
 // setAll overwrites the running means with the values that all returned.
 func (u *updater) setAll(means [][]float32) error {
-	return u.each(func(s *torch.Scope, mean *torch.Tensor) {
+	err := u.each(func(s *torch.Scope, mean *torch.Tensor) {
 		mean.CopyFrom(s.FromFloat32s(means[0], mean.Shape()...))
 		means = means[1:]
 	})
+	u.torn = u.torn && err != nil
+	return err
 }
 
 // addTo adds the running means to a state.
@@ -179,10 +212,8 @@ func (u *updater) addTo(state *OptimizerState, lend bool) error {
 
 // share returns objects that keep the memory of the running means.
 func (u *updater) share() (memory []*torch.Memory) {
-	for _, mean := range slices.Concat(u.moments[0].tensors, u.moments[1].tensors) {
-		if mean != nil {
-			memory = append(memory, mean.Share())
-		}
+	for _, mean := range u.means() {
+		memory = append(memory, mean.Share())
 	}
 	return memory
 }
