@@ -36,9 +36,9 @@ func newMember(t *testing.T, kind string, change ...func(o *Options)) *Trainer {
 }
 
 // TestFailingKernelsCostTheBatch makes each method of the kernels fail or panic in a step. The step of
-// the member may fail, and all members must have the same weights afterwards. The member continues, on the CPU if the device may
-// have changed the state of the optimizer. In runs with audits, its next results are those of a
-// member on the CPU that missed the step too.
+// the member may fail, and all members must have the same weights afterwards. The member continues. If
+// the device may have changed the state of the optimizer, it continues on the CPU. With audits, its next
+// results must equal the results of a twin on the CPU, which misses the step too.
 func TestFailingKernelsCostTheBatch(t *testing.T) {
 	for kind, of := range methods {
 		for method, leaves := range of {
@@ -122,8 +122,8 @@ func (u unreadable) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParam
 	return u.kernels.Encode(delta, left, grad, p, least)
 }
 
-// TestUnreadableWeightsUndoTheStep checks a device that computes other bits, and whose weights the CPU cannot
-// get then. The step must count as not trained.
+// TestUnreadableWeightsUndoTheStep checks a device that computes other bits while the CPU cannot get its
+// weights. The step must count as not trained.
 func TestUnreadableWeightsUndoTheStep(t *testing.T) {
 	for _, kind := range []string{"distro", "distro audited"} {
 		t.Run(kind, func(t *testing.T) {

@@ -33,7 +33,8 @@ type Trainer struct {
 type exchange interface {
 	// encode trains on a batch and returns the bytes of the result, which has the given header, and
 	// the mean loss. Between the gradient and the change of the optimizer's state it calls begun.
-	// If it fails, the state is unchanged, and the weights are unchanged in any case.
+	// If it fails, the weights are unchanged, and the state is unchanged or, if a device failed without audits,
+	// zeros.
 	encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error)
 	// move changes the weights by the results of a step and their votes.
 	move(ctx context.Context, step uint32, results [][]codec.TensorResult, votes distro.Votes) error
@@ -59,8 +60,9 @@ type limits struct {
 // mean loss in nats per token. With DisTrO it computes a gradient and adds it to the momentum. With
 // local steps it makes the steps of a round on the parts of the batch, and then restores the
 // weights. If it fails or ctx is cancelled, weights, momentum and residual are unchanged, but the
-// running means of local steps may include gradients of the steps made so far. Train checks ctx
-// before each micro-batch.
+// running means of local steps may include gradients of the steps made so far. If a device fails
+// without audits, momentum, residual and running means may become zeros. Train checks ctx before each
+// micro-batch.
 //
 // A step may be trained before it is known whether its round starts. Between the gradient and the
 // momentum, Train calls begun. If begun returns an error, Train fails. A nil begun means that the

@@ -30,7 +30,7 @@ typedef struct {
   /* finish returns NULL, or the error of the work. A finish of NULL forgets the queue. */         \
   X(void, psyche_strict_follow, (int device, const char *(*finish)(void *queue), void *queue),     \
     (device, finish, queue))                                                                       \
-  /* Tells that the program has waited for an ordinal, which ends asynchronous copies. */          \
+  /* The program has waited for an ordinal: asynchronous copies end. */                            \
   X(void, psyche_strict_waited, (int device), (device))                                            \
   /* Starts asynchronous copies from or to the host, as copy_ with non_blocking. */                \
   X(void, psyche_strict_copy_later, (void *to, const void *from, size_t bytes), (to, from, bytes)) \

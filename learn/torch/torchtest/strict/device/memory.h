@@ -34,8 +34,7 @@ private:
   char *block;
 };
 
-// Runs the work of our kernels on an ordinal, behind which the caller's work comes. It returns null, or
-// the error of that work.
+// Runs the queues of our kernels on an ordinal. It returns null, or the error of a kernel.
 const char *finish(int device);
 
 void count_launch(const std::string &name);
