@@ -3,6 +3,7 @@
 package train
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -159,5 +160,37 @@ func TestStrictRoundStaysOnTheDevice(t *testing.T) {
 				t.Errorf("libtorch copied %d bytes, want only tokens and losses", all)
 			}
 		})
+	}
+}
+
+// TestDeadDevice makes a kernel fail when it runs, after which a GPU refuses all work. Training and
+// applying must fail with the kernel's error, and nothing may read the weights after that.
+func TestDeadDevice(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	here, there := newTestTrainer(t, auditedRun), newTestTrainer(t, auditedRun, onStrict(t, 1))
+	step := uint32(0)
+	for range firstCompared + 1 {
+		step++
+		apply(t, step, results(t, step, here, there), here, there)
+	}
+	step++
+	dead := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_ILLEGAL_ADDRESS") {
+			t.Errorf("%s: error = %v, want the kernel's", what, err)
+		}
+	}
+	t.Setenv(cudatest.EnvFailure, "kernel 700")
+	_, _, err := there.Train(t.Context(), step, toyBatch(0, 4), nil)
+	dead("train", err)
+	t.Setenv(cudatest.EnvFailure, "")
+	payloads := results(t, step, here)
+	_, _, err = there.Train(t.Context(), step, toyBatch(0, 4), nil)
+	dead("train again", err)
+	dead("apply", there.Apply(t.Context(), step, payloads, nil, false))
+	if _, err := there.Snapshot(t.Context()); !errors.Is(err, errLost) {
+		t.Errorf("snapshot: error = %v, want errLost", err)
 	}
 }

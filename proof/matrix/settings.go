@@ -45,8 +45,11 @@ func (r row) enough() int {
 func (r row) state(w *world) ([]byte, error) {
 	all, epoch := r.steps()
 	batch := 12
-	if r.has("rounds", "long") {
+	switch long := r.has("rounds", "long"); {
+	case long && r.has("device", "cpu"):
 		batch = 240
+	case long:
+		batch = 60 // emulated devices compute about 15 sequences per second
 	}
 	audits, err := strconv.Atoi(r.levels["audits"])
 	if err != nil {
