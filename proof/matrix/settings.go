@@ -49,7 +49,7 @@ func (r row) state(w *world) ([]byte, error) {
 	case long && r.has("device", "cpu"):
 		batch = 240
 	case long:
-		batch = 60 // emulated devices compute about 15 sequences per second
+		batch = 20 // an emulated device computes about 15 sequences per second
 	}
 	audits, err := strconv.Atoi(r.levels["audits"])
 	if err != nil {
