@@ -14,9 +14,9 @@ import (
 // The members with incidents. The first member has none except stops of the whole run. It uploads
 // and evaluates, and its view of the run schedules the incidents of the others.
 const (
-	killed = 1 // also has the device, or two
-	slow   = 2 // also has the slow link, is accused by a slanderer, and has a device if another member has two
-	leaver = 3
+	killed = 1 // also has two devices
+	slow   = 2 // also has the slow link, and is accused by a slanderer
+	leaver = 3 // also has one device
 )
 
 // member is one participant.
@@ -120,13 +120,13 @@ func (p *play) flags(m *member) []string {
 
 // devices returns the number of devices on which a member trains.
 func (p *play) devices(m *member) int {
-	at := slices.Index(p.members, m)
-	switch two := p.row.has("device", "strict2"); {
-	case p.world.device == nil:
+	if p.world.device == nil {
 		return 0
-	case at == killed && two:
+	}
+	switch slices.Index(p.members, m) {
+	case killed:
 		return 2
-	case at == killed, at == slow && two:
+	case leaver:
 		return 1
 	default:
 		return 0

@@ -14,7 +14,7 @@ import (
 // share is the part of the matrix that runs with all tests: few rows with many features in each.
 var share = []string{
 	"audits=30,clip=off",
-	"data=server,checkpoint=hub,results=values,audits=30,witnesses=few,admission=keys,uploads=bucket,trackers=files,device=strict2,kills=client,late=joins,rounds=long",
+	"data=server,checkpoint=hub,results=values,audits=30,witnesses=few,admission=keys,uploads=bucket,trackers=files,device=strict,kills=client,late=joins,rounds=long",
 	"backend=chain,data=http,results=dummy,lag=2,admission=delegates,uploads=hub,trackers=otlp,slow=stopped,rounds=long",
 }
 

@@ -103,7 +103,7 @@ func (s setup) makeWorld(ctx context.Context, r row, dir string) (w *world, err 
 	if s.shim != "" {
 		w.env = append(w.env, "PSYCHE_TORCH_SHIM="+s.shim)
 	}
-	if !r.has("device", "cpu") && !r.has("results", "dummy") {
+	if r.has("device", "strict") && !r.has("results", "dummy") {
 		if w.device, err = testbed.StrictDevice(ctx, s.root, s.shim, filepath.Join(dir, "device")); err != nil {
 			return w, err
 		}
