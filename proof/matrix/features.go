@@ -25,7 +25,7 @@ var features = []cover.Feature{
 	{Name: "evaluations", Levels: []string{"off", "on"}},
 	{Name: "trackers", Levels: []string{"none", "files", "otlp"}},
 	{Name: "parallelism", Levels: []string{"none", "data", "tensor"}},
-	{Name: "device", Levels: []string{"cpu", "strict"}},         // of two members, the first of which has two devices: their memory faults outside kernels and copies
+	{Name: "device", Levels: []string{"cpu", "strict"}},         // of two members, one of them with two devices; their memory faults outside kernels and copies
 	{Name: "kills", Levels: []string{"none", "client", "host"}}, // a chain in memory is stopped for a while instead of being killed
 	{Name: "stop", Levels: []string{"no", "resume"}},
 	{Name: "late", Levels: []string{"no", "joins"}},
