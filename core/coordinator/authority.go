@@ -90,7 +90,8 @@ func (s *State) updateConfig(from ClientID, a UpdateConfig) error {
 	s.Config, s.Model = a.Config, model
 	s.Epoch.Rounds = nil
 	if replaced {
-		s.Earlier, s.Uploads, s.OriginStep = nil, nil, s.Progress.Step
+		s.Earlier, s.Uploads, s.OriginStep, s.Marks = nil, nil, s.Progress.Step, nil
+		s.mark(s.OriginStep-1, s.Progress.DataIndex)
 		for i := range s.Pending {
 			s.Pending[i].HoldsModel, s.Pending[i].HoldsEarlier = false, 0
 		}

@@ -47,6 +47,7 @@ func (c *Client) keepClaim(from Checkpoint) {
 // commit records the newest model that enough members reported during the epoch. If the epoch ends
 // without agreement on its last model, the run continues from this one.
 func (s *State) commit(model Recorded) {
+	s.markCommit(model.Step)
 	s.Epoch.Commit = model
 	for i := range s.Epoch.Clients {
 		if client := &s.Epoch.Clients[i]; client.Report == model {
@@ -151,6 +152,9 @@ func (s *State) finalizeCheckpoint() {
 	before := *checkpoint
 	s.remember(Recorded{Step: before.Step, Digest: before.Digest}, before.Kind)
 	*checkpoint = before.Recorded(model)
+	if ok {
+		s.mark(model.Step, s.Progress.DataIndex)
+	}
 	if commit.Step != 0 && commit.Step < model.Step {
 		s.remember(commit, checkpoint.Kind)
 	}

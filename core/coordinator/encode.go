@@ -13,8 +13,10 @@ const (
 	filterSize  = bloom.Bits / 8
 	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3 + 3 + 4 + 2 + 4 // plus a digest if the client reported one
 	witnessSize = 2 + 2*filterSize + 32 + 32 + 2 + 4
-	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + 2*MaxClients/8 + 2 + 2 + 2 + 32 // without the lists
+	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 8 + 2 + 2 + 2*MaxClients/8 + 2 + 2 + 2 + 32 // without the lists
 	trialSize   = 1 + 32 + 32 + 4 + 1 + 4 + 8 + 3
+	stretchSize = 8 + 8 + 1
+	markSize    = 4 + 8
 
 	authorizationSize = 32 + 4 + 8 + 2 // without the delegates
 	ejectionSize      = 32 + 4 + 1
@@ -36,9 +38,10 @@ const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModel
 	4 + 4 + 8 + // progress
 	4 + 4 + 8 + 1 + 5*2 + recordedSize + // epoch and lengths of all lists
 	4*MaxClients*(clientSize+32) + MaxClients*32 +
-	1 + StoredRounds*(roundSize+MaxClients*(32+1)+MaxWitnesses*witnessSize) +
+	1 + StoredRounds*(roundSize+MaxClients*(32+1)+MaxWitnesses*witnessSize+MaxRetries*stretchSize) +
 	8 + 3*32 + 8 + 4 +
-	4 + 4*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxRollbackGaps*rollbackGapSize + MaxTrials*trialSize
+	4 + 4*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxRollbackGaps*rollbackGapSize + MaxTrials*trialSize +
+	8 + 2*2 + MaxLost*stretchSize + MaxMarks*markSize
 
 // AppendTo appends the canonical bytes of the state to b: a version byte, then every field in the
 // order of declaration. Integers are little endian and of fixed width; a length precedes each list

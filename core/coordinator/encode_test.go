@@ -52,6 +52,9 @@ func goldenState(t testing.TB) State {
 		s.Epoch.Rounds[0].Levels[i] = 80 + uint8(i)
 	}
 	s.Epoch.Rounds[0].Excused = MemberSet{2}
+	s.Config.RetryLost = true
+	s.Lost, s.Marks = []Stretch{{4, 6, 0}, {8, 9, 7}}, []Mark{{0, 0}, {2, 16}}
+	s.Epoch.Rounds[0].Retries, s.Progress.DataIndex = []Stretch{{1, 3, 2}}, s.Progress.DataIndex-2
 	s.Epoch.Clients[1].Report, s.Epoch.Clients[1].HeldOut = Recorded{Step: 2, Digest: clientID("d2")}, 0x0708
 	s.Authority.Ejections[0].Reason = FoundGuilty
 	return s.State

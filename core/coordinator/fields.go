@@ -30,6 +30,12 @@ func (c *coder) state(s *State) {
 	c.bool(&s.Closed, "closed")
 	c.uploads(s)
 	moveList(c, &s.Trials, "trials", MaxTrials, trialSize, c.trial)
+	c.uint64(&s.Position, "position")
+	c.stretches(&s.Lost, "lost stretches", MaxLost)
+	moveList(c, &s.Marks, "marks", MaxMarks, markSize, func(m *Mark) {
+		c.uint32(&m.Step, "marks")
+		c.uint64(&m.Data, "marks")
+	})
 }
 
 // version encodes or decodes the version of the encoding.
@@ -63,7 +69,7 @@ func (c *coder) authority(a *Authority) {
 }
 
 // configSize is the number of bytes that config moves.
-const configSize = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2 + 1
+const configSize = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2 + 2
 
 func (c *coder) config(v *Config) {
 	c.uint64(&v.WarmupTime, "warmup_time")
@@ -84,6 +90,7 @@ func (c *coder) config(v *Config) {
 	c.uint32(&v.ProbationSteps, "probation_steps")
 	c.uint16(&v.EjectionEpochs, "ejection_epochs")
 	c.bool(&v.SharesBySpeed, "shares_by_speed")
+	c.bool(&v.RetryLost, "retry_lost")
 }
 
 func (c *coder) model(m *Model) {
@@ -137,6 +144,8 @@ func (c *coder) round(r *Round) {
 	c.uint64(&r.BatchSeed, "round batch seed")
 	c.uint64(&r.DataIndex, "round data index")
 	c.uint32(&r.BatchSize, "round batch size")
+	c.uint64(&r.Position, "round position")
+	c.stretches(&r.Retries, "retries", MaxRetries)
 	c.ids(&r.Members, "round members", MaxClients)
 	c.raw(r.Warming[:], "warming members")
 	c.raw(r.levels(), "levels")
@@ -153,6 +162,14 @@ func (c *coder) round(r *Round) {
 	})
 	c.raw(r.Challenge[:], "challenge")
 	c.raw(r.Excused[:], "excused members")
+}
+
+func (c *coder) stretches(stretches *[]Stretch, field string, limit int) {
+	moveList(c, stretches, field, limit, stretchSize, func(t *Stretch) {
+		c.uint64(&t.Start, field)
+		c.uint64(&t.End, field)
+		c.uint8(&t.Tries, field)
+	})
 }
 
 func (c *coder) trial(t *Trial) {

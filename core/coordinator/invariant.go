@@ -28,7 +28,9 @@ import (
 //   - An epoch's first step is the step after its Warmup.
 //   - The steps and heights of successive rounds increase by one. The last round is at Progress.Step,
 //     or before it once the rounds of the epoch are over. The rounds hold disjoint, adjacent ranges of
-//     sequences that end at Progress.DataIndex.
+//     fresh sequences that end at Progress.DataIndex, and adjacent positions that end at Position.
+//   - Lost stretches do not overlap, nor do the retries of a round, which are at most half of its
+//     sequences. All are before the fresh sequences.
 //   - The witnesses of a round that sent proofs were elected, are members, and occur once. Their
 //     filters have no more bits than the round's items can set. Only members are warming or excused, or
 //     have levels.
@@ -94,6 +96,9 @@ func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	if broken := s.brokenRounds(elected); broken != "" {
 		return broken
 	}
+	if broken := s.brokenLost(); broken != "" {
+		return broken
+	}
 	return s.brokenTrials()
 }
 
@@ -106,7 +111,7 @@ func (s *State) brokenProgress() string {
 	if s.RunState == RoundTrain || s.RunState == RoundWitness {
 		begun++
 	}
-	if s.Progress.DataIndex > begun*(1<<32-1) {
+	if max(s.Progress.DataIndex, s.Position) > begun*(1<<32-1) {
 		return "data index"
 	}
 	if s.Progress.Epoch >= s.Progress.Step {
@@ -258,7 +263,7 @@ func (s *State) brokenRounds(elected func(*Round, Config) MemberSet) string {
 			return broken
 		}
 		if i > 0 && (r.Step != rounds[i-1].Step+1 || r.Height != rounds[i-1].Height+1 ||
-			r.DataIndex != rounds[i-1].DataIndex+uint64(rounds[i-1].BatchSize)) {
+			r.DataIndex != rounds[i-1].NextData() || r.Position != rounds[i-1].NextPosition()) {
 			return "rounds"
 		}
 	}
@@ -271,7 +276,7 @@ func (s *State) brokenRounds(elected func(*Round, Config) MemberSet) string {
 		next = newest.Step
 	}
 	if s.Progress.Step != next || uint64(newest.Height)+uint64(s.Epoch.StartStep) != uint64(newest.Step) ||
-		s.Progress.DataIndex != newest.DataIndex+uint64(newest.BatchSize) {
+		s.Progress.DataIndex != newest.NextData() || s.Position != newest.NextPosition() {
 		return "rounds"
 	}
 	return ""

@@ -73,6 +73,8 @@ func (g Genesis) State() (State, error) {
 	}
 	state.ColdStart = state.Progress.Step > 1
 	state.OriginStep = state.Progress.Step
+	state.Position = state.Progress.DataIndex
+	state.mark(state.OriginStep-1, state.Progress.DataIndex)
 	if broken := state.brokenInvariant((*Round).electedSet); broken != "" {
 		return State{}, &ConfigError{Key: "progress", Problem: "does not fit: " + broken}
 	}
@@ -91,6 +93,7 @@ func (s *State) Clone() State {
 		r := &c.Epoch.Rounds[i]
 		r.Members = slices.Clone(r.Members)
 		r.Witnesses = slices.Clone(r.Witnesses)
+		r.Retries = slices.Clone(r.Retries)
 	}
 	c.Epoch.Ready = slices.Clone(s.Epoch.Ready)
 	c.Pending = slices.Clone(s.Pending)
@@ -99,6 +102,8 @@ func (s *State) Clone() State {
 	c.Uploads = slices.Clone(s.Uploads)
 	c.RollbackGaps = slices.Clone(s.RollbackGaps)
 	c.Trials = slices.Clone(s.Trials)
+	c.Lost = slices.Clone(s.Lost)
+	c.Marks = slices.Clone(s.Marks)
 	return c
 }
 

@@ -91,7 +91,9 @@ func (s *State) roundOf(step uint32) Round {
 		BatchSize: s.Config.BatchSize(s.Progress.DataIndex, s.Model.MaxSeqLen),
 		Members:   members,
 		Levels:    levels,
+		Position:  s.Position,
 	}
+	round.Retries = s.retries(round.BatchSize)
 	s.warm(&round)
 	return round
 }
@@ -99,13 +101,14 @@ func (s *State) roundOf(step uint32) Round {
 // startRound sets all fields of the next round and starts RoundTrain.
 func (s *State) startRound(now uint64, draw [32]byte) {
 	round := s.roundOf(s.Progress.Step)
+	s.take(&round)
+	s.requeue()
 	s.seal()
 	round.Seed = s.mixSeed(draw)
 	s.sealChallenge()
 	elected := len(round.ElectedWitnesses(s.Config))
 	round.WitnessesElected = uint16(elected)
 	round.WitnessesNeeded = uint16(assign.Quorum(elected))
-	s.Progress.DataIndex += uint64(round.BatchSize)
 	if len(s.Epoch.Rounds) == StoredRounds {
 		s.Epoch.Rounds = slices.Delete(s.Epoch.Rounds, 0, 1)
 	}

@@ -59,6 +59,7 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 		config.VerificationPercent = rapid.SampledFrom([]uint8{0, 40}).Draw(t, "verification")
 		config.GlobalBatchSizeEnd, config.GlobalBatchSizeWarmupTokens = 20, 3000
 		config.SharesBySpeed = rapid.Bool().Draw(t, "shares by speed")
+		config.RetryLost = rapid.Bool().Draw(t, "retry lost")
 		if rapid.Bool().Draw(t, "by time") {
 			config.RoundsPerEpoch, config.EpochTime = 0, 100*second
 		}

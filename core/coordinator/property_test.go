@@ -130,6 +130,7 @@ func someUpdate(t *rapid.T, s *State) UpdateConfig {
 		u.Model.ColdStartWarmupSteps = rapid.Uint32Range(0, 3).Draw(t, "cold start")
 	case 8:
 		u.Config.SharesBySpeed = !s.Config.SharesBySpeed
+		u.Config.RetryLost = rapid.Bool().Draw(t, "retry lost")
 	default:
 		u.Config.MinClients = rapid.Uint16Range(0, 3).Draw(t, "min clients")
 	}
@@ -178,6 +179,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 		config.VerificationPercent = rapid.SampledFrom([]uint8{0, 0, 40, 100}).Draw(t, "verification")
 		config.ProbationSteps = rapid.SampledFrom([]uint32{0, 1, 3, 1<<32 - 1}).Draw(t, "probation")
 		config.SharesBySpeed = rapid.Bool().Draw(t, "shares by speed")
+		config.RetryLost = rapid.Bool().Draw(t, "retry lost")
 		if rapid.Bool().Draw(t, "by time") {
 			config.RoundsPerEpoch, config.EpochTime = 0, 100*second
 		}

@@ -7,9 +7,14 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Assignments returns the batches of the round in ascending order. Member is an index in r.Members.
+// Assignments returns the batches of the round in ascending order, as intervals of positions (see
+// Sequences). Member is an index in r.Members.
 func (r *Round) Assignments(c Config) []assign.Assignment {
-	return assign.Batches(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize, r.levels())
+	assignments := assign.Batches(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.Position, r.BatchSize, r.levels())
+	if c.RetryLost && r.Warming != (MemberSet{}) {
+		r.warmingLast(assignments)
+	}
+	return assignments
 }
 
 // ElectedWitnesses returns the indices of the round's witnesses in r.Members.

@@ -82,6 +82,7 @@ type Config struct {
 	ProbationSteps              uint32 // of a new member of a permissionless run; 0: no probation, and newcomers may take all free seats
 	EjectionEpochs              uint16 // number of epochs after the running one for which a cheater is excluded
 	SharesBySpeed               bool   // the sizes of batches follow the members' offers; otherwise all batches have nearly the same size
+	RetryLost                   bool   // later rounds train the sequences whose results did not count
 }
 
 // CheckpointKind is the kind of source from which a joining client gets the model.
@@ -175,10 +176,12 @@ type Witness struct {
 type Round struct {
 	Height           uint32 // 0 for the first round of an epoch
 	Step             uint32
-	Seed             uint64 // elects the witnesses and keys their filters; unknown before the round
-	BatchSeed        uint64 // draws committee and batches; known since the start of the previous round
-	DataIndex        uint64
+	Seed             uint64            // elects the witnesses and keys their filters; unknown before the round
+	BatchSeed        uint64            // draws committee and batches; known since the start of the previous round
+	DataIndex        uint64            // first fresh sequence
 	BatchSize        uint32            // sequences of all batches
+	Position         uint64            // of its first sequence among all sequences of the run's rounds
+	Retries          []Stretch         // sequences that earlier rounds trained in vain; they come before the fresh ones
 	Members          []ClientID        // healthy members at the start of the round
 	Warming          MemberSet         // trainers whose results do not count, because they are on probation or their optimizers warm up
 	Levels           [MaxClients]uint8 // Client.Level of each member; all 0 unless Config.SharesBySpeed
@@ -318,4 +321,8 @@ type State struct {
 	Uploads      []Upload      // in order of acceptance
 	RollbackGaps []RollbackGap // ascending
 	Trials       []Trial       // in order of accusation, at most MaxTrials
+
+	Position uint64    // number of sequences in rounds so far, counted again for each round that trains them
+	Lost     []Stretch // sequences that wait to be trained again, those lost first at the beginning
+	Marks    []Mark    // models from which the run may continue, ascending; only with Config.RetryLost
 }

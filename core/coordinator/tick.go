@@ -238,6 +238,7 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 		s.Epoch.LastStep = s.Progress.Step + 1 // the epoch has two more rounds
 	}
 	if ends {
+		s.requeue()
 		s.seal()
 		s.sealChallenge()
 		s.enter(Cooldown, now)

@@ -334,6 +334,7 @@ func (s *State) noteLapse() {
 		s.RollbackGaps = slices.Delete(s.RollbackGaps, 0, 1)
 	}
 	s.RollbackGaps = append(s.RollbackGaps, RollbackGap{First: first, Last: next - 1})
+	s.rollBack(first - 1)
 }
 
 // brokenUploads describes an invalid entry in the lists of this file.
