@@ -20,7 +20,7 @@ const (
 	StateOffset = 104
 
 	// JoinAuthorityOffset is the offset of the join authority's key in a run with a genesis.
-	JoinAuthorityOffset = 275_944
+	JoinAuthorityOffset = 280_776
 
 	// StageOffset is the offset of the staging area.
 	StageOffset = stageAt

@@ -10,7 +10,7 @@ import (
 
 const (
 	// Size is the size of a state in bytes.
-	Size = 339_640
+	Size = 344_472
 
 	// Version is the version of the state's Go encoding, whose fields the account contains.
 	Version = coordinator.EncodingVersion

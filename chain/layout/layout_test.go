@@ -98,6 +98,11 @@ func testState(t testing.TB) coordinator.State {
 	s.Epoch.Clients[0].Complaints, s.Epoch.Clients[0].HeldOut, s.Epoch.Clients[0].Juror, s.Epoch.Clients[0].Voted = 2, 0x0506, 8, 8
 	s.Epoch.Exited[0].Juror, s.Authority.Ejections[0].Reason = 8, coordinator.AccusedWrongly
 	round.Warming[0] = 5
+	s.Config.RetryLost = true
+	round.Retries = []coordinator.Stretch{{Start: 0, End: 1, Tries: 7}}
+	s.Progress.DataIndex--
+	s.Lost = []coordinator.Stretch{{Start: 2, End: 5, Tries: 1}, {Start: 1, End: 2}}
+	s.Marks = []coordinator.Mark{{Step: 0, Data: 0}, {Step: 41, Data: 3}}
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +159,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	for name, at := range map[string]int{
 		"magic": 0, "version": 8, "run state": 12, "pending pause": 13, "run id": 17, "progress": 152 + 3, "earlier": 172, "uploads": 176, "rollback gaps": 180,
-		"verification": 184 + 84, "rounds": 2488 + 24, "ready": 2488 + 29, "trials": 1776, "slot": 1784 + 80, "members": 2488 + 73,
+		"verification": 184 + 84, "rounds": 5752 + 24, "ready": 5752 + 29, "trials": 1776, "slot": 1784 + 80, "members": 5752 + 73,
+		"lost stretches": 2496 + 1, "marks": 2500 + 1, "retries": 5752 + 77912 + 44 + 1, "retry lost": 184 + 86,
 	} {
 		bad := slices.Clone(good)
 		bad[at] = 0xff

@@ -8,7 +8,9 @@ const (
 	keySize           = 32
 	witnessSize       = 712
 	trialSize         = 88
-	roundSize         = 31_440
+	roundSize         = 31_832
+	stretchSize       = 24
+	markSize          = 16
 	recordedSize      = 40
 	uploadSize        = 272
 	rollbackGapSize   = 8
@@ -57,6 +59,15 @@ func (a *account) state(s *coordinator.State) {
 	trials := a.count(len(s.Trials), coordinator.MaxTrials, "trials")
 	a.skip(4)
 	list(a, &s.Trials, trials, coordinator.MaxTrials, trialSize, a.trial)
+	a.uint64(&s.Position)
+	lost := a.count(len(s.Lost), coordinator.MaxLost, "lost stretches")
+	marks := a.count(len(s.Marks), coordinator.MaxMarks, "marks")
+	list(a, &s.Lost, lost, coordinator.MaxLost, stretchSize, a.stretch)
+	list(a, &s.Marks, marks, coordinator.MaxMarks, markSize, func(m *coordinator.Mark) {
+		a.uint32(&m.Step)
+		a.skip(4)
+		a.uint64(&m.Data)
+	})
 	a.epoch(s)
 	a.clients(&s.Pending, "pending", nil)
 	a.clients(&s.Departed, "departed", nil)
@@ -99,7 +110,15 @@ func (a *account) config(c *coordinator.Config) {
 	}
 	a.uint8(&c.VerificationPercent)
 	a.bool(&c.SharesBySpeed, "shares by speed")
-	a.skip(2)
+	a.bool(&c.RetryLost, "retry lost")
+	a.skip(1)
+}
+
+func (a *account) stretch(t *coordinator.Stretch) {
+	a.uint64(&t.Start)
+	a.uint64(&t.End)
+	a.uint8(&t.Tries)
+	a.skip(7)
 }
 
 func (a *account) upload(u *coordinator.Upload) {
@@ -228,7 +247,9 @@ func (a *account) round(r *coordinator.Round, c coordinator.Config) {
 	a.uint16(&witnesses)
 	a.uint16(&r.WitnessesNeeded)
 	a.uint16(&r.WitnessesElected)
-	a.skip(4)
+	retries := a.count(len(r.Retries), coordinator.MaxRetries, "retries")
+	a.uint64(&r.Position)
+	list(a, &r.Retries, retries, coordinator.MaxRetries, stretchSize, a.stretch)
 	if members > coordinator.MaxClients || witnesses > coordinator.MaxWitnesses {
 		a.fail("lists of a round")
 		members, witnesses = 0, 0

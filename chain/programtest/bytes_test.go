@@ -56,7 +56,7 @@ func actionBytes() map[string][]byte {
 	m["long repository"], m["longest repository"], m["long revision"], m["long names"] = text(193, 0), text(192, 0), text(1, 193), text(97, 96)
 	m["nothing"], m["kind 0"], m["kind 14"], m["kind 255"] = nil, []byte{0}, []byte{14}, []byte{255}
 	m["allowed 2"] = append(append([]byte{9}, make([]byte, 32)...), 2)
-	m["shares by speed 2"] = sharesBySpeed(m["update"], 2)
+	m["shares by speed 2"], m["retry lost 2"] = option(m["update"], 2, 2), option(m["update"], 1, 2)
 	m["paused 2"] = []byte{7, 2}
 	m["two runs"], m["one result"] = slices.Clone(m["equivocation"]), slices.Clone(m["equivocation"])
 	const first = 1 + 32 + 64 + 2 // a byte of the first announcement
@@ -67,12 +67,13 @@ func actionBytes() map[string][]byte {
 	return m
 }
 
-// sharesBySpeed returns an UpdateConfig with another byte for Config.SharesBySpeed, the last byte before the
-// model, which begins with the length of sequences.
-func sharesBySpeed(update []byte, value byte) []byte {
+// option returns an UpdateConfig with another value in one of the last bytes before the model, which begins
+// with the length of sequences: Config.SharesBySpeed is the byte before the last one, RetryLost the last one.
+func option(update []byte, before int, value byte) []byte {
 	model := le.AppendUint32(nil, 16)
-	at := bytes.LastIndex(update, model)
-	return slices.Concat(update[:at-1], []byte{value}, update[at:])
+	changed := slices.Clone(update)
+	changed[bytes.LastIndex(update, model)-before] = value
+	return changed
 }
 
 // alteredBytes sends every kind of action truncated at every byte, with an additional byte, and

@@ -171,6 +171,8 @@ var disturbances = []func(*generator, *coordinator.State){
 	},
 	func(g *generator, s *coordinator.State) { g.fillChallenges(s) },
 	func(g *generator, s *coordinator.State) { g.fillLevels(s) },
+	func(g *generator, s *coordinator.State) { g.fillLost(s) },
+	func(g *generator, s *coordinator.State) { g.fillLost(s) },
 	func(g *generator, s *coordinator.State) { g.fillTrials(s, 1+g.IntN(coordinator.MaxTrials)) },
 	func(g *generator, s *coordinator.State) { // the maximum number of trials, whose parties and jurors have records
 		g.fillTrials(s, coordinator.MaxTrials)
@@ -227,6 +229,45 @@ func (g *generator) fillLevels(s *coordinator.State) {
 		for member := range r.Members {
 			r.Levels[member] = near + uint8(g.IntN(spread))
 		}
+	}
+}
+
+// fillLost gives the run many lost stretches, marks at all its models, and rounds with retries and warming members.
+func (g *generator) fillLost(s *coordinator.State) {
+	s.Config.RetryLost = !g.rarely(6)
+	s.Progress.DataIndex, s.Position = 5000, 9000
+	for i := range s.Epoch.Rounds {
+		r := &s.Epoch.Rounds[len(s.Epoch.Rounds)-1-i]
+		r.Retries = nil
+		for j := range min(uint64(g.IntN(coordinator.MaxRetries+1)), uint64(r.BatchSize/2)) {
+			r.Retries = append(r.Retries, coordinator.Stretch{Start: 3 * j, End: 3*j + 1, Tries: uint8(g.IntN(coordinator.MaxTries))})
+		}
+		fresh := r.NextData() - r.DataIndex
+		end, position := s.Progress.DataIndex, s.Position
+		if i > 0 {
+			end, position = s.Epoch.Rounds[len(s.Epoch.Rounds)-i].DataIndex, s.Epoch.Rounds[len(s.Epoch.Rounds)-i].Position
+		}
+		r.DataIndex, r.Position = end-fresh, position-uint64(r.BatchSize)
+		for member := range r.Members {
+			r.Warming[member/8] &^= 1 << (member % 8)
+			if g.rarely(4) {
+				r.Warming[member/8] |= 1 << (member % 8)
+			}
+		}
+	}
+	s.Lost = nil
+	at := uint64(100)
+	for range oneOf(g, 0, 1, 5, 60, coordinator.MaxLost-3, coordinator.MaxLost-1, coordinator.MaxLost) {
+		start := at + uint64(g.IntN(3))
+		at = start + 1 + uint64(g.IntN(9))
+		s.Lost = append(s.Lost, coordinator.Stretch{Start: start, End: at, Tries: uint8(g.IntN(coordinator.MaxTries))})
+	}
+	g.Shuffle(len(s.Lost), func(i, j int) { s.Lost[i], s.Lost[j] = s.Lost[j], s.Lost[i] })
+	s.Marks = nil
+	data := uint64(g.IntN(600))
+	for step := s.Progress.Step - min(s.Progress.Step, uint32(g.IntN(14))); step < s.Progress.Step && len(s.Marks) < coordinator.MaxMarks; step++ {
+		s.Marks = append(s.Marks, coordinator.Mark{Step: step, Data: data})
+		data += uint64(g.IntN(400))
 	}
 }
 

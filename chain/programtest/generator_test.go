@@ -54,6 +54,7 @@ func (g *generator) genesis() coordinator.Genesis {
 		InitMinClients: uint16(2 + g.IntN(2)), MinClients: 2, WitnessNodes: uint16(g.IntN(3)), VerificationPercent: oneOf[uint8](g, 0, 0, 40, 100),
 		ProbationSteps: oneOf[uint32](g, 0, 1, 2, 5, 1<<32-1), EjectionEpochs: oneOf[uint16](g, 0, 1, 2, 1<<16-1), SharesBySpeed: g.rarely(2),
 	}
+	c.RetryLost = g.rarely(2)
 	if g.rarely(2) {
 		c.RoundsPerEpoch, c.EpochTime = 0, 100*second
 	}

@@ -22,8 +22,9 @@ var actionNames = [...]string{
 
 // costs plays a permissioned run of n members through everything that can happen to it. Each member
 // is a delegate of a separate grantee. The model definition has 8,192 bytes, the health check 24
-// names, and a WRITE 950 bytes. With shares by speed, all members train and offer speeds, and the
-// witnesses of later rounds hold different results, so that each result needs all filters.
+// names, and a WRITE 950 bytes. With shares by speed, all members train and offer speeds, the run trains lost
+// sequences again, and the witnesses of later rounds hold different results, so that each result needs all
+// filters and many are lost.
 func costs(t *testing.T, n int, shares bool) units {
 	t.Helper()
 	d, u := newDeployed(loadProgram(t)), units{}
@@ -32,7 +33,7 @@ func costs(t *testing.T, n int, shares bool) units {
 	config := crowdConfig
 	config.RoundsPerEpoch = 9
 	if shares {
-		config.SharesBySpeed, config.VerificationPercent = true, 0
+		config.SharesBySpeed, config.RetryLost, config.VerificationPercent = true, true, 0
 	}
 	if n == 2 {
 		config.VerificationPercent = 50 // a smaller share would make both trainers

@@ -61,7 +61,7 @@ struct grant {
 };
 
 _Static_assert(offsetof(struct account, main) == 16 && offsetof(struct account, state) == 104, "layout");
-_Static_assert(offsetof(struct account, stage) == 339752 && sizeof(struct account) == 348712, "layout");
+_Static_assert(offsetof(struct account, stage) == 344584 && sizeof(struct account) == 353544, "layout");
 _Static_assert(offsetof(struct peer, addresses) == 88 && sizeof(struct peer) == 1136, "layout");
 _Static_assert(offsetof(struct grant, grantor) == offsetof(struct account, main) && sizeof(struct grant) == 80, "layout");
 

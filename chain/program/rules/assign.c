@@ -56,5 +56,21 @@ void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t
 	for (uint32_t i = 0; i < owners; i++) member_set_add(set, trainers[order[i]]);
 }
 
+// assign_batches ports Batches. It writes the trainers in the order of their batches, with the sizes of the
+// batches, and returns their number. A size may be 0.
+uint32_t assign_batches(const struct round *r, uint32_t verification_percent, uint8_t order[MAX_CLIENTS], uint32_t sizes[MAX_CLIENTS]) {
+	uint8_t trainers[MAX_CLIENTS];
+	uint32_t count = assign_trainers(r->batch_seed, r->member_count, verification_percent, trainers), equal = 1;
+	assign_in_order(count, count, r->batch_seed, SALT_BATCH, order);
+	for (uint32_t i = 0; i < count; i++) order[i] = trainers[order[i]];
+	while (equal < r->member_count && r->levels[equal] == r->levels[0]) equal++;
+	if (equal < r->member_count) {
+		assign_share_sizes(r, order, count, sizes);
+		return count;
+	}
+	for (uint32_t i = 0; i < count; i++) sizes[i] = r->batch_size / count + (i < r->batch_size % count);
+	return count;
+}
+
 // assign_quorum ports Quorum.
 uint32_t assign_quorum(uint32_t n) { return (2 * n + 2) / 3; }

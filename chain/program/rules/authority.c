@@ -65,6 +65,9 @@ enum code state_update_config(struct state *s, const struct key *from, const str
 	host_zero(s->uploads, sizeof s->uploads);
 	s->earlier_count = s->upload_count = 0;
 	s->origin_step = s->progress.step;
+	host_zero(s->marks, sizeof s->marks);
+	s->mark_count = 0;
+	state_mark(s, s->origin_step - 1, s->progress.data_index);
 	for (uint32_t i = 0; i < s->pending.count; i++) {
 		s->pending.list[i].holds_model = 0;
 		s->pending.list[i].holds_earlier = 0;

@@ -42,6 +42,7 @@ static bool state_agrees_on(const struct state *s, uint32_t step, const struct k
 
 // state_commit ports State.commit.
 static void state_commit(struct state *s, uint32_t step, const struct key *digest) {
+	state_mark_commit(s, step);
 	s->epoch.commit_step = step;
 	s->epoch.commit = *digest;
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
@@ -128,6 +129,7 @@ static void state_record_model(struct state *s, uint32_t step, const struct key 
 	}
 	checkpoint->digest = *digest;
 	checkpoint->step = step;
+	if (last) state_mark(s, step, s->progress.data_index);
 	if (commit != 0 && commit < step) state_remember(s, commit, &s->epoch.commit);
 	s->epoch.commit_step = 0;
 	host_zero(&s->epoch.commit, sizeof s->epoch.commit);

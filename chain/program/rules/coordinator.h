@@ -144,6 +144,8 @@ void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t
 enum { SHARE_RANGE = 32 };
 uint32_t assign_reference(const uint16_t with[UINT8_MAX + 1], uint32_t count);
 void assign_share_owners(const struct round *r, const uint8_t *trainers, uint32_t count, uint8_t set[SET_SIZE]);
+uint32_t assign_batches(const struct round *r, uint32_t verification_percent, uint8_t order[MAX_CLIENTS], uint32_t sizes[MAX_CLIENTS]);
+void assign_share_sizes(const struct round *r, const uint8_t *order, uint32_t count, uint32_t sizes[MAX_CLIENTS]);
 uint32_t assign_elected_witnesses(uint32_t members, uint32_t witness_nodes);
 uint32_t assign_quorum(uint32_t n);
 
@@ -251,9 +253,18 @@ bool state_ends_before(const struct state *s, uint32_t step);
 void state_start_round(struct state *s, uint64_t now, const struct key *draw);
 
 // offer.c
+enum outcome { NO_BATCH, RESULT_COUNTS, RESULT_UNPROVEN, RESULT_DENIED }; // ports the Go type of the same name
 enum code state_offer(struct state *s, const struct key *from, const struct action *a);
 bool round_awaits(const struct round *r, uint32_t member, const struct client *c);
 void state_seal(struct state *s, struct round *round);
+
+// retry.c
+void state_retries(const struct state *s, struct round *round);
+void state_take(struct state *s, const struct round *round);
+void state_requeue(struct state *s, const struct round *round, const uint8_t *outcomes);
+void state_mark(struct state *s, uint32_t step, uint64_t data);
+void state_mark_commit(struct state *s, uint32_t step);
+void state_roll_back(struct state *s, uint32_t step);
 
 // reveal.c
 bool client_reveals(const struct client *c, const struct key *value);

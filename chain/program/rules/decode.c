@@ -113,6 +113,7 @@ static void reader_config(struct reader *r, struct config *c) {
 	c->probation_steps = reader_uint32(r);
 	c->ejection_epochs = reader_uint16(r);
 	c->shares_by_speed = reader_bool(r);
+	c->retry_lost = reader_bool(r);
 }
 
 // reader_model ports decoder.model. If the names together are too long to store, the model is

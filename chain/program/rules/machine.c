@@ -40,7 +40,9 @@ enum code state_genesis(struct state *s, const uint8_t *bytes, uint64_t size) {
 	s->progress = g.progress;
 	s->cold_start = g.progress.step > 1;
 	s->origin_step = g.progress.step;
+	s->position = g.progress.data_index;
 	state_set_update(s, &g.update);
+	state_mark(s, s->origin_step - 1, s->position);
 	s->model.checkpoint = g.update.checkpoint;
 	return ACCEPTED;
 }

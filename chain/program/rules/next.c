@@ -32,6 +32,8 @@ static void state_round_of(struct state *s, uint32_t step, struct round *round) 
 	round->batch_size = config_batch_size(&s->config, s->progress.data_index, s->model.max_seq_len);
 	assign_owners(round, s->config.verification_percent, round->owners);
 	state_warm(s, round);
+	round->position = s->position;
+	state_retries(s, round);
 }
 
 // state_mix_seed ports State.mixSeed.
@@ -53,6 +55,7 @@ void state_start_round(struct state *s, uint64_t now, const struct key *draw) {
 	if (epoch->round_count == STORED_ROUNDS) list_delete(epoch->rounds, sizeof(struct round), &epoch->round_count, 0);
 	struct round *round = &epoch->rounds[epoch->round_count++];
 	state_round_of(s, s->progress.step, round);
+	state_take(s, round);
 	state_seal(s, epoch->round_count > 1 ? round - 1 : NULL);
 	round->seed = state_mix_seed(s, draw);
 	if (epoch->round_count > 1) state_seal_challenge(s, round - 1);
@@ -60,7 +63,6 @@ void state_start_round(struct state *s, uint64_t now, const struct key *draw) {
 	uint32_t elected = assign_elected_witnesses(round->member_count, s->config.witness_nodes);
 	round->witnesses_elected = (uint16_t)elected;
 	round->witnesses_needed = (uint16_t)assign_quorum(elected);
-	s->progress.data_index += round->batch_size;
 	for (uint32_t i = 0; i < s->pending.count; i++) s->pending.list[i].waited = 1;
 	state_enter(s, ROUND_TRAIN, now);
 	state_draw_juries(s);

@@ -4,9 +4,6 @@
 
 enum { LEVEL_GROWTH = 8, LEVEL_SLOW_GROWTH = 2, LEVEL_FALL = 16, LEVEL_EXCUSE = 4 };
 
-// outcome ports the Go type of the same name.
-enum outcome { NO_BATCH, RESULT_COUNTS, RESULT_UNPROVEN, RESULT_DENIED };
-
 // state_offer ports State.offer.
 enum code state_offer(struct state *s, const struct key *from, const struct action *a) {
 	if (s->run_state != WARMUP && s->run_state != ROUND_TRAIN && s->run_state != ROUND_WITNESS) return ERR_WRONG_STATE;
@@ -84,9 +81,7 @@ static uint32_t state_reference_level(const struct state *s) {
 }
 
 // state_judge ports State.judge.
-static void state_judge(struct state *s, struct round *round, uint32_t reference) {
-	uint8_t outcomes[MAX_CLIENTS];
-	bool bad = round_outcomes(round, outcomes);
+static void state_judge(struct state *s, struct round *round, const uint8_t outcomes[MAX_CLIENTS], bool bad, uint32_t reference) {
 	struct lookup members = {s->epoch.clients.list, s->epoch.clients.count, 0};
 	struct lookup exited = {s->epoch.exited.list, s->epoch.exited.count, 0};
 	for (uint32_t member = 0; member < round->member_count; member++) {
@@ -120,11 +115,17 @@ static void seal(struct clients *clients, uint32_t reference) {
 	}
 }
 
-// state_seal ports State.seal. round is the round that ended, or NULL before the first round of an epoch.
+// state_seal ports State.requeue and State.seal, and computes the outcomes for both once. round is the round
+// that ended, or NULL before the first round of an epoch.
 void state_seal(struct state *s, struct round *round) {
+	uint8_t outcomes[MAX_CLIENTS];
+	bool quorum = round && round_has_quorum(round), bad = false;
+	if (!s->config.shares_by_speed && !s->config.retry_lost) return;
+	if (quorum) bad = round_outcomes(round, outcomes);
+	if (s->config.retry_lost && round) state_requeue(s, round, quorum ? outcomes : NULL);
 	if (!s->config.shares_by_speed) return;
 	uint32_t reference = state_reference_level(s);
-	if (round && round_has_quorum(round)) state_judge(s, round, reference);
+	if (quorum) state_judge(s, round, outcomes, bad, reference);
 	seal(&s->epoch.clients, reference);
 	seal(&s->epoch.exited, reference);
 }

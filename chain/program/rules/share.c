@@ -21,40 +21,63 @@ uint32_t assign_reference(const uint16_t with[UINT8_MAX + 1], uint32_t count) {
 	return level;
 }
 
-// assign_share_owners adds the trainers that get a sequence in shares to a set. All trainers of a group get
-// the same number, and some of one group get one more: the first trainers in the order of the "batch" shuffle.
-void assign_share_owners(const struct round *r, const uint8_t *trainers, uint32_t count, uint8_t set[SET_SIZE]) {
-	uint8_t order[MAX_CLIENTS];
-	uint16_t with[UINT8_MAX + 1], members[SHARE_GROUPS], more[SHARE_GROUPS];
+// shares are the sizes of the batches by group of trainers. more is the number of trainers of a group that get
+// one more: the first of the group in the order of the "batch" shuffle.
+struct shares {
+	uint32_t reference;
+	bool draws; // only some trainers of a group without sequences get one
+	uint32_t size[SHARE_GROUPS];
+	uint16_t members[SHARE_GROUPS], more[SHARE_GROUPS];
+};
+
+// share_sequences computes the shares of trainers.
+static void share_sequences(const struct round *r, const uint8_t *trainers, uint32_t count, struct shares *x) {
 	uint64_t sum = 0;
-	bool draws = false;
+	uint32_t left = r->batch_size;
+	uint16_t with[UINT8_MAX + 1];
+	host_zero(x, sizeof *x);
 	host_zero(with, sizeof with);
-	host_zero(members, sizeof members);
 	for (uint32_t i = 0; i < count; i++) with[r->levels[trainers[i]]]++;
-	uint32_t reference = assign_reference(with, count), left = r->batch_size;
-	for (uint32_t i = 0; i < count; i++) members[share_group(r->levels[trainers[i]], reference)]++;
+	x->reference = assign_reference(with, count);
+	for (uint32_t i = 0; i < count; i++) x->members[share_group(r->levels[trainers[i]], x->reference)]++;
 	for (uint32_t group = 0; group < SHARE_GROUPS; group++)
-		sum += members[group] * ((uint64_t)mantissas[group % LEVELS_PER_OCTAVE] << group / LEVELS_PER_OCTAVE);
+		sum += x->members[group] * ((uint64_t)mantissas[group % LEVELS_PER_OCTAVE] << group / LEVELS_PER_OCTAVE);
 	for (uint32_t group = 0; group < SHARE_GROUPS; group++) {
 		uint64_t weight = (uint64_t)mantissas[group % LEVELS_PER_OCTAVE] << group / LEVELS_PER_OCTAVE;
-		uint64_t size = r->batch_size * weight / sum;
-		left -= (uint32_t)size * members[group];
-		more[group] = size > 0 ? MAX_CLIENTS : 0;
+		x->size[group] = (uint32_t)(r->batch_size * weight / sum);
+		left -= x->size[group] * x->members[group];
 	}
 	for (uint32_t group = SHARE_GROUPS; group-- > 0;) {
-		uint32_t taken = left < members[group] ? left : members[group];
-		left -= taken;
-		if (more[group] == 0) {
-			more[group] = (uint16_t)taken;
-			draws = draws || (taken > 0 && taken < members[group]);
-		}
+		x->more[group] = (uint16_t)(left < x->members[group] ? left : x->members[group]);
+		left -= x->more[group];
+		x->draws = x->draws || (x->size[group] == 0 && x->more[group] > 0 && x->more[group] < x->members[group]);
 	}
-	for (uint32_t i = 0; i < count; i++) order[i] = (uint8_t)i;
-	if (draws) assign_in_order(count, count, r->batch_seed, SALT_BATCH, order);
+}
+
+// assign_share_sizes ports shares for trainers in the order of their batches.
+void assign_share_sizes(const struct round *r, const uint8_t *order, uint32_t count, uint32_t sizes[MAX_CLIENTS]) {
+	struct shares x;
+	share_sequences(r, order, count, &x);
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t member = trainers[order[i]], group = share_group(r->levels[member], reference);
-		if (more[group] == 0) continue;
-		more[group]--;
+		uint32_t group = share_group(r->levels[order[i]], x.reference);
+		sizes[i] = x.size[group];
+		if (x.more[group] == 0) continue;
+		x.more[group]--;
+		sizes[i]++;
+	}
+}
+
+// assign_share_owners adds the trainers that get a sequence in shares to a set.
+void assign_share_owners(const struct round *r, const uint8_t *trainers, uint32_t count, uint8_t set[SET_SIZE]) {
+	uint8_t order[MAX_CLIENTS];
+	struct shares x;
+	share_sequences(r, trainers, count, &x);
+	for (uint32_t i = 0; i < count; i++) order[i] = (uint8_t)i;
+	if (x.draws) assign_in_order(count, count, r->batch_seed, SALT_BATCH, order);
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t member = trainers[order[i]], group = share_group(r->levels[member], x.reference);
+		if (x.size[group] == 0 && x.more[group] == 0) continue;
+		if (x.size[group] == 0) x.more[group]--;
 		member_set_add(set, member);
 	}
 }

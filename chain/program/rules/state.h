@@ -33,6 +33,10 @@ enum {
 	MAX_COMPLAINTS = 3,
 	MAX_EXCUSES = 2,
 	MAX_TRIALS_OF_ONE = 2,
+	MAX_LOST = 128,
+	MAX_RETRIES = 16,
+	MAX_TRIES = 8,
+	MAX_MARKS = 1 + MAX_EARLIER + 2,
 	TRIAL_ROUNDS = 6,
 	TRIAL_TIME = 60000,
 	FILTER_WORDS = 40, // of bloom.Filter
@@ -96,7 +100,7 @@ struct config {
 	uint64_t waiting_for_members_extra_time, global_batch_size_warmup_tokens;
 	uint32_t rounds_per_epoch, global_batch_size_start, global_batch_size_end, total_steps, probation_steps;
 	uint16_t init_min_clients, min_clients, witness_nodes, ejection_epochs;
-	uint8_t verification_percent, shares_by_speed, unused[2];
+	uint8_t verification_percent, shares_by_speed, retry_lost, unused;
 };
 
 // checkpoint stores its repository and then its revision in name.
@@ -149,12 +153,24 @@ struct witness {
 	struct key commitments_root, replica;
 };
 
+struct stretch {
+	uint64_t start, end;
+	uint8_t tries, unused[7];
+};
+
+struct mark {
+	uint32_t step, unused;
+	uint64_t data;
+};
+
 struct round {
 	uint32_t height, step;
 	uint64_t seed, batch_seed, data_index;
 	uint32_t batch_size;
 	uint16_t member_count, witness_count, witnesses_needed, witnesses_elected;
-	uint32_t unused;
+	uint32_t retry_count;
+	uint64_t position;
+	struct stretch retries[MAX_RETRIES];
 	uint8_t warming[SET_SIZE];
 	uint8_t owners[SET_SIZE];  // derived: members that own a batch
 	uint8_t elected[SET_SIZE]; // derived: members that are witnesses
@@ -242,16 +258,20 @@ struct state {
 	struct key reveals;
 	uint32_t trial_count, unused_too;
 	struct trial trials[MAX_TRIALS];
+	uint64_t position;
+	uint32_t lost_count, mark_count;
+	struct stretch lost[MAX_LOST];
+	struct mark marks[MAX_MARKS];
 	struct epoch epoch;
 	struct clients pending, departed;
 	struct authority authority;
 	struct model model;
 };
 
-_Static_assert(sizeof(struct client) == 136 && sizeof(struct round) == 31440 && sizeof(struct upload) == 272, "layout");
+_Static_assert(sizeof(struct client) == 136 && sizeof(struct round) == 31832 && sizeof(struct upload) == 272, "layout");
 _Static_assert(sizeof(struct trial) == 88 && offsetof(struct epoch, rounds) == 77912, "layout");
-_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 2488, "layout");
-_Static_assert(offsetof(struct state, pending) == 206160 && offsetof(struct state, authority) == 275808, "layout");
-_Static_assert(offsetof(struct state, model) == 331200 && sizeof(struct state) == 339640, "layout");
+_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 5752, "layout");
+_Static_assert(offsetof(struct state, pending) == 210992 && offsetof(struct state, authority) == 280640, "layout");
+_Static_assert(offsetof(struct state, model) == 336032 && sizeof(struct state) == 344472, "layout");
 
 #endif

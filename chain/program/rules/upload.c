@@ -253,4 +253,5 @@ void state_note_rollback_gap(struct state *s) {
 	struct rollback_gap *l = &s->rollback_gaps[s->rollback_gap_count++];
 	l->first = first;
 	l->last = next - 1;
+	state_roll_back(s, first - 1);
 }
