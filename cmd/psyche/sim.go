@@ -22,6 +22,7 @@ type simulate struct {
 	Faults   string `default:"all" help:"Faults: all (chosen by the seed), honest (the same without dishonest members), none, or a comma-separated list of drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, starve, data-failure, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser, hidden-result, gang (nearly a third of the members collude in every role), gang-host (the host colludes with them), cheating-trainer, silent, fleeing, slanderer; with --links also hog and withhold (${default})."`
 	Links    bool   `help:"Simulate links with a bandwidth of 0.25 to 1,000 Mbit/s, and message sizes. With --faults all, the seed chooses which dishonest members accuse slow members and request their data."`
 	Shares   bool   `help:"Simulate members that offer speeds, which determine the sizes of their batches."`
+	Retries  bool   `help:"Simulate a run that trains sequences again if their results did not count."`
 	Parallel int    `default:"0" help:"Number of concurrent runs; 0 means one per core (${default})."`
 	Trace    bool   `help:"Print the events of every run."`
 	NoShrink bool   `help:"Do not search for a smaller run that reproduces a violation."`
@@ -53,7 +54,7 @@ func (c simulate) Run(ctx context.Context, to console) error {
 		return usagef("--faults: hog and withhold need --links")
 	}
 	debug.SetGCPercent(gcPercent)
-	o := sim.Options{Clients: c.Clients, Rounds: c.Rounds, Faults: faults, Links: c.Links, Shares: c.Shares}
+	o := sim.Options{Clients: c.Clients, Rounds: c.Rounds, Faults: faults, Links: c.Links, Shares: c.Shares, Retries: c.Retries}
 	if c.Trace {
 		return c.trace(ctx, to, o, first, last)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -24,6 +25,7 @@ type auditCase struct {
 	asked coordinator.Progress // progress of the run when the trainer was first asked for its opening
 
 	epochStart, coldSteps uint32
+	sequences             []assign.BatchID // of the result's batch
 	result                attestedResult
 	claim                 audit.Claim // the trainer's claim, with its opening once that has arrived
 	drawn                 []uint32    // chunks that the trainer must open
@@ -148,6 +150,7 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 		senders = before.Senders
 	}
 	q.result, q.epochStart, q.coldSteps = r, round.EpochStart, round.ColdSteps
+	q.sequences = round.Data.Sequences(r.Batch)
 	a.readResult(q, m, root, seed, senders)
 }
 
@@ -188,7 +191,9 @@ func (a *Auditor) readResult(q *auditCase, m manner, root, seed [32]byte, sender
 func (a *Auditor) getTokens(q *auditCase) {
 	r := q.result
 	q.poll.ask(a.Tasks, a.Client.CompletionTime(), func(ctx context.Context) func() {
-		tokens, err := data.AuditBatch(ctx, a.Data, r.Batch)
+		tokens, err := data.Gather(ctx, r.Batch, q.sequences, func(ctx context.Context, part assign.BatchID) (data.Batch, error) {
+			return data.AuditBatch(ctx, a.Data, part)
+		})
 		return func() {
 			differ := err == nil && tokens.Hash() != r.Header.Batch
 			switch {

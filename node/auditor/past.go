@@ -52,6 +52,7 @@ type appliedRound struct {
 	Results    []attestedResult       // attested results, in the order of batches
 	Unknown    []coordinator.ClientID // trainers whose attested results were never announced to this client
 	Senders    *senderCounts
+	Data       coordinator.Round // only its fields that Round.Sequences needs
 }
 
 // Counted returns the results that were applied.

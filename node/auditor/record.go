@@ -26,7 +26,7 @@ func (a *Auditor) Record(t *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	if trainer == nil {
 		return nil
 	}
-	r := &Record{round: appliedRound{Step: t.Round.Step, EpochStart: t.EpochStart, ColdSteps: coldSteps}, payloads: a.payloads, trainer: trainer}
+	r := &Record{round: appliedRound{Step: t.Round.Step, EpochStart: t.EpochStart, ColdSteps: coldSteps, Data: dataOf(&t.Round)}, payloads: a.payloads, trainer: trainer}
 	known := make(map[coordinator.ClientID]bool, len(t.Slots))
 	add := func(s *tally.Slot, commitment [32]byte, of *tally.Candidate, counted bool) {
 		result := attestedResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Counted: counted, Vote: s.Vote, Since: s.OptimizerSince}
@@ -54,6 +54,11 @@ func (a *Auditor) Record(t *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 		}
 	}
 	return r
+}
+
+// dataOf returns the fields of a round that determine the sequences of its batches.
+func dataOf(r *coordinator.Round) coordinator.Round {
+	return coordinator.Round{Step: r.Step, Position: r.Position, DataIndex: r.DataIndex, BatchSize: r.BatchSize, Retries: r.Retries}
 }
 
 // Read reads the headers of the results. payloads are the bytes of the applied results. If the

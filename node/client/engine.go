@@ -216,7 +216,8 @@ type reader struct {
 
 // reading is a batch that is being read or was read.
 type reading struct {
-	tokens  *data.Batch // nil: not read yet
+	from    []assign.BatchID // its sequences
+	tokens  *data.Batch      // nil: not read yet
 	loading bool
 	task    core.ID            // while the batch is loading
 	cancel  context.CancelFunc // of the task
@@ -224,13 +225,17 @@ type reading struct {
 	tries   int
 }
 
-// read returns the tokens of a batch, or nil while they are being read. limit bounds each attempt.
+// read returns the tokens of a round's batch, or nil while they are being read. limit bounds each attempt.
 // Attempts continue as long as read is called, because attempts that failed before the round
 // started must not cost the batch.
-func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
+func (r *reader) read(round *coordinator.Round, batch assign.BatchID, limit time.Duration) *data.Batch {
+	from := round.Sequences(batch)
+	if known := r.batches[batch]; known != nil && !slices.Equal(known.from, from) { // the predicted round did not begin
+		r.forget(func(of assign.BatchID) bool { return of != batch })
+	}
 	this := r.batches[batch]
 	if this == nil {
-		this = &reading{}
+		this = &reading{from: from}
 		r.batches[batch] = this
 	}
 	if this.tokens == nil && !this.loading && !r.tasks.Now().Before(this.at) {
@@ -248,10 +253,7 @@ func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) 
 		defer cancel()
 		ctx, cancel := r.tasks.WithTimeout(wanted, limit)
 		defer cancel()
-		tokens, err = r.data.Batch(ctx, batch)
-		if err == nil && uint64(len(tokens.Sequences)) != batch.Len() {
-			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), batch.Len())
-		}
+		tokens, err = data.Gather(ctx, batch, this.from, r.data.Batch)
 		return err
 	}, func(err error) {
 		this.loading = false

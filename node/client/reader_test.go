@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/files/data/tokens"
 	"github.com/psyche-go/psyche/node/clienttest"
@@ -69,6 +70,11 @@ func (d *slowReader) work() {
 	d.queue = nil
 }
 
+// read is reader.read in a round whose positions are the numbers of its sequences.
+func (d *slowReader) read(of assign.BatchID, limit time.Duration) *data.Batch {
+	return d.reader.read(&coordinator.Round{BatchSize: 1000}, of, limit)
+}
+
 func batch(start, end uint64) assign.BatchID { return assign.BatchID{Start: start, End: end} }
 
 // TestTokensAreReadOnce checks that tokens are read once, however often they are requested, and are
@@ -88,6 +94,27 @@ func TestTokensAreReadOnce(t *testing.T) {
 	}
 	if len(d.reads) != 1 {
 		t.Errorf("%d reads", len(d.reads))
+	}
+}
+
+// TestReaderReadsTheSequencesOfTheRound checks that a batch has the sequences of its round, and that the tokens
+// of a predicted round with other sequences are not used.
+func TestReaderReadsTheSequencesOfTheRound(t *testing.T) {
+	d := newTokenReader()
+	round := coordinator.Round{Position: 100, DataIndex: 60, BatchSize: 8}
+	d.reader.read(&round, batch(100, 104), time.Second)
+	d.work()
+	if d.reader.read(&round, batch(100, 104), time.Second) == nil {
+		t.Fatal("no tokens")
+	}
+	round.Retries = []coordinator.Stretch{{Start: 5, End: 6, Tries: 1}, {Start: 9, End: 11, Tries: 2}}
+	if d.reader.read(&round, batch(100, 104), time.Second) != nil {
+		t.Error("the tokens of other sequences are used")
+	}
+	d.work()
+	got := d.reader.read(&round, batch(100, 104), time.Second)
+	if want := []assign.BatchID{batch(60, 64), batch(5, 6), batch(9, 11), batch(60, 61)}; got == nil || got.ID != batch(100, 104) || len(got.Sequences) != 4 || !slices.Equal(d.reads, want) {
+		t.Errorf("got %+v after the reads %v, want %v", got, d.reads, want)
 	}
 }
 

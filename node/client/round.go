@@ -64,7 +64,7 @@ func (n *Node) keepUp() *roundState {
 	rs := n.rounds.of[round.Step]
 	if own := rs.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !rs.Trained {
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // the predicted batch was wrong if members came or went
-		n.engine.reader.read(own.Batch, n.run.CompletionTime())                         // while the previous rounds are being applied
+		n.engine.reader.read(&rs.Round, own.Batch, n.run.CompletionTime())              // while the previous rounds are being applied
 	}
 	if lag := n.engine.Lag(); round.Step > lag && !n.finalize(round.Step-lag) {
 		return nil
@@ -91,7 +91,7 @@ func (n *Node) train(rs *roundState) {
 	if ready.Read == nil {
 		return
 	}
-	tokens := n.engine.reader.read(*ready.Read, n.run.CompletionTime())
+	tokens := n.engine.reader.read(&rs.Round, *ready.Read, n.run.CompletionTime())
 	if next, trains := n.step(core.Tokens{Read: tokens != nil}).Next.(core.Train); trains {
 		n.startTraining(next, *tokens, func(context.Context) error { return nil })
 	}
@@ -113,7 +113,8 @@ func (n *Node) trainAhead(rs *roundState) {
 	if ready.Read == nil {
 		return
 	}
-	tokens := n.engine.reader.read(*ready.Read, n.run.CompletionTime())
+	next := n.run.predict(n.Draws)
+	tokens := n.engine.reader.read(&next.round, *ready.Read, n.run.CompletionTime())
 	if ready = n.step(core.Tokens{Read: tokens != nil}); ready.Ask && n.auditor.MayBegin() {
 		ready = n.step(core.Permitted{})
 	}

@@ -188,8 +188,8 @@ type nextBatch struct {
 
 // drawsAs reports whether the same members get the same batches in a round of another state.
 func (b *nextBatch) drawsAs(r *coordinator.Round, s *coordinator.State) bool {
-	return b.Step == r.Step && b.by.Config.VerificationPercent == s.Config.VerificationPercent && b.round.BatchSeed == r.BatchSeed && b.round.DataIndex == r.DataIndex &&
-		b.round.BatchSize == r.BatchSize && b.round.Levels == r.Levels && slices.Equal(b.round.Members, r.Members)
+	return b.Step == r.Step && b.by.Config.VerificationPercent == s.Config.VerificationPercent && b.round.BatchSeed == r.BatchSeed && b.round.Position == r.Position &&
+		b.round.BatchSize == r.BatchSize && b.round.Levels == r.Levels && b.round.Warming == r.Warming && b.by.Config.RetryLost == s.Config.RetryLost && slices.Equal(b.round.Members, r.Members)
 }
 
 // predict returns the prediction for the next round from the newest state.

@@ -39,7 +39,7 @@ func (n *Node) warmup() {
 	}
 	if first := n.run.predict(n.Draws); first.OK { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.Batch })
-		n.engine.reader.read(first.Batch, n.run.CompletionTime())
+		n.engine.reader.read(&first.round, first.Batch, n.run.CompletionTime())
 	}
 	n.step(core.Prepared{})
 }

@@ -12,7 +12,7 @@ import (
 
 // Round returns a running round of three members with a batch each, in a run with Config(3).
 func Round() coordinator.Round {
-	round := coordinator.Round{Step: 5, Seed: 42, DataIndex: 100, BatchSize: 12, WitnessesNeeded: 2, WitnessesElected: 3}
+	round := coordinator.Round{Step: 5, Seed: 42, DataIndex: 100, Position: 100, BatchSize: 12, WitnessesNeeded: 2, WitnessesElected: 3}
 	for i := range 3 {
 		round.Members = append(round.Members, coordinator.ClientID(Key(i).ID()))
 	}

@@ -14,11 +14,13 @@ type draws struct {
 }
 
 type assignmentsKey struct {
-	batchSeed, dataIndex uint64
-	members              int
-	batchSize            uint32
-	percent              uint8
-	levels               [coordinator.MaxClients]uint8
+	batchSeed, position uint64
+	members             int
+	batchSize           uint32
+	percent             uint8
+	levels              [coordinator.MaxClients]uint8
+	warming             coordinator.MemberSet
+	retries             bool
 }
 
 type electedKey struct {
@@ -33,7 +35,7 @@ func newDraws() draws {
 
 // Assignments implements env.Draws.
 func (d *draws) Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment {
-	key := assignmentsKey{r.BatchSeed, r.DataIndex, len(r.Members), r.BatchSize, c.VerificationPercent, r.Levels}
+	key := assignmentsKey{r.BatchSeed, r.Position, len(r.Members), r.BatchSize, c.VerificationPercent, r.Levels, r.Warming, c.RetryLost}
 	known, ok := d.assignments[key]
 	if !ok {
 		known = r.Assignments(c)

@@ -36,7 +36,7 @@ func Run(o Options) Result {
 
 func newWorld(o Options) *world {
 	w := &world{
-		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults, Links: o.Links, Shares: o.Shares}), rules: o.rules,
+		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults, Links: o.Links, Shares: o.Shares, Retries: o.Retries}), rules: o.rules,
 		links: random.New(o.Seed, "links"), attacks: random.New(o.Seed, "lies"), faults: random.New(o.Seed, "faults"), offers: random.New(o.Seed, "offers"),
 		hash: 0xcbf29ce484222325,
 	}

@@ -66,6 +66,9 @@ func (o Options) Command() string {
 	if o.Shares {
 		switches += " --shares"
 	}
+	if o.Retries {
+		switches += " --retries"
+	}
 	return fmt.Sprintf("psyche sim --seeds %d..%d --clients %d --rounds %d --faults %s%s --trace",
 		o.Seed, o.Seed, o.Clients, o.Rounds, o.Faults, switches)
 }

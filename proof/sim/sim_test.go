@@ -73,6 +73,30 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// TestRetries runs a few seeds of runs that train lost sequences again.
+func TestRetries(t *testing.T) {
+	for _, test := range []struct {
+		faults  scenario.Faults
+		clients int
+		seeds   uint64
+		shares  bool
+	}{
+		{scenario.NoFaults, 8, 3, false}, {scenario.AllFaults, 8, 12, false}, {scenario.HonestFaults, 12, 10, true},
+		{scenario.LyingWitness | scenario.SilentTrainer, 12, 5, true}, {scenario.Starve | scenario.Crash, 12, 8, false},
+	} {
+		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
+			t.Parallel()
+			summary, err := RunSeeds(t.Context(), SeedOptions{
+				First: 1, Last: test.seeds, Options: Options{Clients: test.clients, Rounds: 12, Faults: test.faults, Shares: test.shares, Retries: true},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report(t, summary.Failure)
+		})
+	}
+}
+
 func report(t *testing.T, f *Failure) {
 	t.Helper()
 	if f != nil {

@@ -27,6 +27,7 @@ type Options struct {
 	Faults  scenario.Faults // AllFaults: the seed chooses some
 	Links   bool            // links have a bandwidth, and messages a size
 	Shares  bool            // members offer speeds, which determine their shares
+	Retries bool            // the run trains sequences again if their results did not count
 	Trace   bool            // record a line for every notable event
 
 	rules rules // protocol changes of a test; zero: none

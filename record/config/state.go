@@ -71,6 +71,7 @@ func readRun(root *table) Run {
 			run.Warnings = append(run.Warnings, warning)
 		}
 		checkAudits(llm, run)
+		checkRetries(llm, run)
 		if warning := innerStepsWarning(run); warning != "" {
 			run.Warnings = append(run.Warnings, warning)
 		}
@@ -136,6 +137,7 @@ func readConfig(t *table) (c coordinator.Config, commitEvery uint32, warnings []
 		ProbationSteps:              numberOr[uint32](t, "probation_steps", defaultProbationSteps),
 		EjectionEpochs:              numberOr[uint16](t, "ejection_epochs", defaultEjectionEpochs),
 		SharesBySpeed:               t.has("shares_by_speed") && t.bool("shares_by_speed"),
+		RetryLost:                   t.has("retry_lost") && t.bool("retry_lost"),
 	}
 	if commitEvery = numberOr[uint32](t, "commit_every_rounds", 0); commitEvery == 0 && t.has("commit_every_rounds") {
 		t.fail("commit_every_rounds", "want at least 1; a number above the rounds of an epoch turns intermediate checkpoints off")
@@ -206,6 +208,14 @@ func checkAudits(llm *table, run Run) {
 	}
 	if distro := run.Model.Optimizer.Distro; run.Config.VerificationPercent > 0 && distro != nil && distro.ClipGradNorm == 0 {
 		llm.fail("optimizer", "clip_grad_norm is 0, but with verification_percent above 0 nothing limits the parts of a result that audits skip; set clip_grad_norm (1.0 is usual), or verification_percent = 0")
+	}
+}
+
+// checkRetries reports a run that trains lost sequences again, but gets its data from a data server. A data
+// server finds the owner of a sequence by rules without retries.
+func checkRetries(llm *table, run Run) {
+	if run.Config.RetryLost && slices.ContainsFunc(run.Model.DataLocations, func(l DataLocation) bool { return l.Server != nil }) {
+		llm.fail("data_location", "names a data server, which does not serve sequences that the run trains again; set retry_lost = false, or read the data from another location")
 	}
 }
 

@@ -63,6 +63,13 @@ func (l *Ledger) Totals() (t Totals) {
 	return t
 }
 
+// Clone returns a copy that shares no memory with l.
+func (l *Ledger) Clone() Ledger {
+	c := *l
+	c.spans, c.after = slices.Clone(l.spans), slices.Clone(l.after)
+	return c
+}
+
 // See processes the next state of the run.
 func (l *Ledger) See(s *coordinator.State) error {
 	if !l.started {

@@ -85,7 +85,7 @@ func state(members, first, rounds int) *coordinator.State {
 	}
 	for i := first; i < first+rounds; i++ {
 		s.Epoch.Rounds = append(s.Epoch.Rounds, coordinator.Round{
-			Step: uint32(i + 1), Seed: uint64(77 * i), DataIndex: uint64(12 * i), BatchSize: 12, Members: ids,
+			Step: uint32(i + 1), Seed: uint64(77 * i), DataIndex: uint64(12 * i), Position: uint64(12 * i), BatchSize: 12, Members: ids,
 		})
 		s.Progress.DataIndex = uint64(12 * (i + 1))
 	}

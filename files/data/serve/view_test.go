@@ -23,7 +23,7 @@ func stateOf(members, firstRound, rounds, verificationPercent int) *coordinator.
 	}
 	for i := firstRound; i < firstRound+rounds; i++ {
 		s.Epoch.Rounds = append(s.Epoch.Rounds, coordinator.Round{
-			Step: uint32(i + 1), Seed: uint64(77 * i), DataIndex: uint64(12 * i), BatchSize: 12, Members: ids,
+			Step: uint32(i + 1), Seed: uint64(77 * i), DataIndex: uint64(12 * i), Position: uint64(12 * i), BatchSize: 12, Members: ids,
 		})
 		s.Progress.DataIndex = uint64(12 * (i + 1))
 	}

@@ -166,6 +166,7 @@ type Config struct {
 	ProbationSteps              uint32  `json:"probation_steps"`
 	EjectionEpochs              uint16  `json:"ejection_epochs"`
 	SharesBySpeed               bool    `json:"shares_by_speed"`
+	RetryLost                   bool    `json:"retry_lost"`
 }
 
 // Of describes the state s of a run. named is the hash of the run, or zero if it is unknown.
@@ -287,6 +288,7 @@ func configOf(c coordinator.Config) Config {
 		ProbationSteps:      c.ProbationSteps,
 		EjectionEpochs:      c.EjectionEpochs,
 		SharesBySpeed:       c.SharesBySpeed,
+		RetryLost:           c.RetryLost,
 	}
 }
 

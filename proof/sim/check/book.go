@@ -50,6 +50,8 @@ type Checker struct {
 	challenges challenges
 	reports    reports
 	shares     shares
+	books      []book // of the newest states, only if the run trains lost sequences again
+	booksLost  bool
 	outlet     outlet
 
 	applying    []uint32                  // per client: the applied step whose replica hash is not compared yet
@@ -92,7 +94,7 @@ func (c *Checker) Clone(h Host) *Checker {
 	other.late, other.slow, other.dropped = maps.Clone(c.late), maps.Clone(c.slow), maps.Clone(c.dropped)
 	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
 	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
-	other.reports, other.shares = c.reports.clone(), c.shares.clone()
+	other.reports, other.shares, other.books = c.reports.clone(), c.shares.clone(), slices.Clone(c.books)
 	other.pace.announced = maps.Clone(c.pace.announced)
 	other.courts, other.challenges, other.outlet = c.courts.clone(), c.challenges.clone(), c.outlet.clone()
 	other.expectation, other.lostActions = nil, nil

@@ -22,7 +22,10 @@ import (
 const slack = 120 * second
 
 // Begins records the starting state of a run.
-func (c *Checker) Begins(s *coordinator.State) { c.drawn, c.secrets = s.DrawCommitment, secretsOf(s) }
+func (c *Checker) Begins(s *coordinator.State) {
+	c.drawn, c.secrets = s.DrawCommitment, secretsOf(s)
+	c.accounts(s)
+}
 
 // Accepted checks an action that the host has accepted.
 func (c *Checker) Accepted(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) {
@@ -120,6 +123,7 @@ func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.Violate(Invariants, "%v → %v: %v", before.runState, s.RunState, err)
 		return
 	}
+	c.accounts(s)
 	past := uint64(0)
 	if now > before.start {
 		past = now - before.start
@@ -185,8 +189,8 @@ func (c *Checker) roundBegins(s *coordinator.State, before stateMark) {
 	if round.Step != c.nextStep {
 		c.Violate(DataContinuous, "step %d follows step %d", round.Step, c.nextStep-1)
 	}
-	if round.DataIndex != c.nextData || round.BatchSize != s.Config.BatchSize(round.DataIndex, scenario.SeqLen) {
-		c.Violate(DataContinuous, "step %d begins at sequence %d with %d sequences, want a start at %d", round.Step, round.DataIndex, round.BatchSize, c.nextData)
+	if round.Position != c.nextData || round.BatchSize != s.Config.BatchSize(round.DataIndex, scenario.SeqLen) {
+		c.Violate(DataContinuous, "step %d begins at position %d with %d sequences, want a start at %d", round.Step, round.Position, round.BatchSize, c.nextData)
 	}
 	at, assignments := c.nextData, round.Assignments(s.Config)
 	for _, a := range assignments {
@@ -360,9 +364,10 @@ func (c *Checker) lost(id coordinator.ClientID, found map[disk.Signature]bool) {
 
 // rewind reverts the Checker's records of a state that was never published.
 func (c *Checker) rewind(s *coordinator.State) {
-	c.nextData, c.nextStep, c.seedChain = s.Progress.DataIndex, s.Progress.Step, s.SeedChain
+	c.nextData, c.nextStep, c.seedChain = s.Position, s.Progress.Step, s.SeedChain
 	c.drawn, c.secrets = s.DrawCommitment, secretsOf(s)
 	c.rewindFindings(s)
+	c.rewindBooks(s)
 	c.rewindSeats(s)
 	c.rewindEjections(s)
 	clear(c.joined)

@@ -21,6 +21,7 @@ type Options struct {
 	Rounds  int    // rounds of the run with faults; about as many follow
 	Faults  Faults // AllFaults: the seed chooses some
 	Shares  bool   // shares by speed
+	Retries bool   // the run trains lost sequences again
 	Links   bool   // links have a bandwidth; AllFaults then means that the seed chooses some of ByzantineOnLinks
 }
 
@@ -168,7 +169,7 @@ func (p *Plan) drawConfig(o Options) {
 		c.RoundsPerEpoch, c.EpochTime = 0, max(p.Tempo, 1000).wait(r.Between(9000, 14_000), 0)
 	}
 	p.drawAudits(o, &c)
-	c.SharesBySpeed = o.Shares
+	c.SharesBySpeed, c.RetryLost = o.Shares, o.Retries
 	if p.Faults&Coalition != 0 {
 		// The coalition can capture a small committee for a round, which stops the run for an
 		// epoch. A test in package client covers this case.
