@@ -11,20 +11,20 @@ import (
 const (
 	MaxLost    = 128 // waiting stretches
 	MaxRetries = 16  // stretches that one round trains again
-	MaxTries   = 8   // rounds that train a stretch in vain before the run gives it up
+	MaxTries   = 8   // rounds in which a stretch is lost before the run gives it up
 	MaxMarks   = 1 + MaxEarlier + 2
 )
 
 // Stretch is an interval of sequences whose results did not count.
 type Stretch struct {
 	Start, End uint64
-	Tries      uint8 // rounds that trained it in vain; 0 if the model lost it by a rollback
+	Tries      uint8 // number of rounds that lost it; 0 if a rollback lost it
 }
 
 func (t Stretch) len() uint64 { return t.End - t.Start }
 
 // sequencesOf returns the sequences of a batch in order. A batch is an interval of positions. The first
-// positions of a round are those of its Retries, in order. The other positions are those of its fresh
+// positions of a round have the sequences of its Retries, in order. The other positions have its fresh
 // sequences, from DataIndex on.
 func (r *Round) sequencesOf(batch assign.BatchID) (sequences []Stretch) {
 	at := r.Position

@@ -41,7 +41,7 @@ func (r *run) wantLost(want ...Stretch) {
 }
 
 // TestLostSequencesAreTrainedAgain checks that the sequences of a lost batch are the first ones of the
-// second round after it, which was predicted, and that positions go on.
+// second round after it, which was predicted, and that positions continue.
 func TestLostSequencesAreTrainedAgain(t *testing.T) {
 	s := newRetryRun(t, nil)
 	lost := s.batchOf("c")
@@ -168,7 +168,7 @@ func TestRollbackTrainsAgain(t *testing.T) {
 	}
 }
 
-// TestLostSequencesSurviveOff checks that a run that turns the option off keeps what waits, and adds nothing.
+// TestLostSequencesSurviveOff checks that a run that turns the option off keeps the waiting stretches, and adds none.
 func TestLostSequencesSurviveOff(t *testing.T) {
 	s := newRetryRun(t, nil)
 	s.without(nil, "a")

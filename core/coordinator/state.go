@@ -181,7 +181,7 @@ type Round struct {
 	DataIndex        uint64            // first fresh sequence
 	BatchSize        uint32            // sequences of all batches
 	Position         uint64            // of its first sequence among all sequences of the run's rounds
-	Retries          []Stretch         // sequences that earlier rounds trained in vain; they come before the fresh ones
+	Retries          []Stretch         // sequences that earlier rounds lost; they come before the fresh ones
 	Members          []ClientID        // healthy members at the start of the round
 	Warming          MemberSet         // trainers whose results do not count, because they are on probation or their optimizers warm up
 	Levels           [MaxClients]uint8 // Client.Level of each member; all 0 unless Config.SharesBySpeed

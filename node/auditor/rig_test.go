@@ -76,7 +76,7 @@ func newRig(t *testing.T, distort func(gradient []float32) []float32) *rig {
 	cheat := &trainer{Part: toy.Part{Optimizer: toy.Optimizer{Trainer: r.other}}, distort: distort}
 	for step := uint32(1); step < newest; step++ {
 		r.seeds[step] = [32]byte{9, byte(step)}
-		round := appliedRound{Step: step, EpochStart: 1, At: r.clock.now}
+		round := appliedRound{Step: step, EpochStart: 1, At: r.clock.now, Data: coordinator.Round{BatchSize: 1 << 30}}
 		for i, by := range []*trainer{r.engine.trainer, cheat} {
 			round.Results = append(round.Results, r.make(t, by, step, uint64(2*step)+uint64(i)))
 		}

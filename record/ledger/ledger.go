@@ -18,7 +18,7 @@ import (
 // results of the rounds.
 var ErrBalance = errors.New("the ledger of sequences does not balance")
 
-// Fate is what happened to a sequence.
+// Fate is the state of a sequence.
 type Fate uint8
 
 // Fates of a sequence. The run has given up those after Waiting.
@@ -27,7 +27,7 @@ const (
 	Running                // it is in a round that is not over
 	Waiting                // a later round trains it
 	NotRetried             // its result did not count, and the run trains no sequence again
-	OutOfTries             // coordinator.MaxTries rounds trained it in vain
+	OutOfTries             // coordinator.MaxTries rounds lost it
 	NoRoom                 // the list of lost stretches was full
 	RolledBack             // the run continued from a model that does not include it
 	fates

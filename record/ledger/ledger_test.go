@@ -65,7 +65,7 @@ func (r *run) tick(passed uint64) {
 	}
 }
 
-// witness lets all witnesses prove the results of all members except those of missing.
+// witness lets all witnesses prove the results of all members that are not missing.
 func (r *run) witness(missing func(coordinator.ClientID) bool) {
 	r.t.Helper()
 	round := *r.state.CurrentRound()

@@ -97,7 +97,7 @@ func TestGrant(t *testing.T) {
 // TestNextRoundIsRead requests the batch of the next round, as clients do that read ahead.
 func TestNextRoundIsRead(t *testing.T) {
 	s := stateOf(3, 10, 4, 0)
-	s.RunState, s.Progress.Step = coordinator.RoundTrain, 14
+	s.RunState, s.Progress.Step, s.Position = coordinator.RoundTrain, 14, s.Progress.DataIndex
 	s.Config.MinClients, s.Config.RoundsPerEpoch, s.Config.TotalSteps = 1, 1000, 1000
 	s.Config.GlobalBatchSizeStart, s.Config.GlobalBatchSizeEnd = 12, 12
 	s.Model.MaxSeqLen = 1
