@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/ledger"
 )
 
 // plan is the journal's data about one round.
@@ -32,12 +33,16 @@ func (p plan) owner(batch event.Batch) string {
 func batchOf(b assign.BatchID) event.Batch { return event.Batch{b.Start, b.End} }
 
 // readPlans replays the journal and returns the started rounds, by step from 1. It checks that
-// every step started once, that the data of each round follows the data of the previous round, and
-// that the batches of a round cover the round's data, each sequence once.
+// every step started once, that the positions of each round follow those of the previous round, that
+// the batches of a round cover the round's positions, each once, and that the ledger balances.
 func readPlans(t *testing.T, n *network) []plan {
 	t.Helper()
 	var plans []plan
+	var book ledger.Ledger
 	final, _, err := server.Replay(server.JournalPath(n.saved, "e2e"), func(_ follow.Record, s *coordinator.State) error {
+		if err := book.See(s); err != nil {
+			t.Errorf("step %d: %v", s.Progress.Step, err)
+		}
 		round := s.CurrentRound()
 		if round == nil || s.RunState != coordinator.RoundTrain || len(plans) > 0 && plans[len(plans)-1].round.Step == round.Step {
 			return nil
@@ -58,8 +63,8 @@ func readPlans(t *testing.T, n *network) []plan {
 		if p.round.Step != uint32(i+1) {
 			t.Fatalf("round %d of the journal has step %d", i+1, p.round.Step)
 		}
-		if p.round.DataIndex != next {
-			t.Errorf("step %d begins at sequence %d, but the previous step ended at %d", p.round.Step, p.round.DataIndex, next)
+		if p.round.Position != next {
+			t.Errorf("step %d begins at position %d, but the previous step ended at %d", p.round.Step, p.round.Position, next)
 		}
 		for _, a := range p.assignments {
 			if a.Batch.Start != next {
@@ -67,8 +72,8 @@ func readPlans(t *testing.T, n *network) []plan {
 			}
 			next = a.Batch.End
 		}
-		if want := p.round.DataIndex + uint64(p.round.BatchSize); next != want {
-			t.Errorf("step %d: batches end at %d, the round's data at %d", p.round.Step, next, want)
+		if want := p.round.NextPosition(); next != want {
+			t.Errorf("step %d: batches end at %d, the round's positions at %d", p.round.Step, next, want)
 		}
 	}
 	return plans
