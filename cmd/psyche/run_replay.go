@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/host/server/status"
 	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/ledger"
 )
 
 type runReplay struct {
@@ -44,8 +45,10 @@ func (c *runReplay) Run(to console) error {
 		return c.replayArchive(to)
 	}
 	began, records, names := time.Now(), 0, core.Names{}
+	var account sequences
 	visit := func(r follow.Record, s *coordinator.State) error {
 		records++
+		account.see(s)
 		if r.Kind == follow.KindAction {
 			names.Note(coordinator.ClientID(r.Action.From), r.Action.Action, s)
 		}
@@ -82,5 +85,29 @@ func (c *runReplay) Run(to console) error {
 	if _, err := fmt.Fprintf(to.out, "%s: %d records verified in %s, state %s\n", c.File, summary.Entries, time.Since(began).Round(time.Millisecond), run.StateHash); err != nil {
 		return err
 	}
-	return run.Print(to.out, time.Now())
+	if err := run.Print(to.out, time.Now()); err != nil || !run.Config.RetryLost {
+		return err
+	}
+	return account.print(to.out)
+}
+
+// sequences accounts for the sequences of a run.
+type sequences struct {
+	ledger ledger.Ledger
+	err    error // first error of the ledger
+}
+
+func (q *sequences) see(s *coordinator.State) {
+	if q.err == nil {
+		q.err = q.ledger.See(s)
+	}
+}
+
+// print prints the number of sequences of each fate.
+func (q *sequences) print(to io.Writer) error {
+	if q.err != nil {
+		return q.err
+	}
+	_, err := fmt.Fprintf(to, "sequences       %v\n", q.ledger.Totals())
+	return err
 }

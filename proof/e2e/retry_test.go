@@ -62,6 +62,9 @@ func TestLostSequencesReturn(t *testing.T) {
 		t.Fatal(err)
 	}
 	totals := book.Totals()
+	if out := must(t, serverBinary, "run", "replay", server.JournalPath(n.saved, "e2e")); !strings.Contains(out, "sequences       "+totals.String()) {
+		t.Errorf("the replay does not count %v:\n%s", totals, out)
+	}
 	t.Logf("lost %v, retried %v, fates %v of %d sequences", lost, retried, totals, final.State.Progress.DataIndex)
 	if len(retried) == 0 || totals[ledger.Counted]+totals[ledger.Waiting] != final.State.Progress.DataIndex {
 		t.Errorf("the killed client's sequences did not return")

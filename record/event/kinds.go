@@ -64,7 +64,7 @@ type State struct {
 	Digest    string   `json:"digest,omitempty"` // recorded checkpoint, hex
 
 	BatchSize uint32 `json:"batch_size,omitempty"` // sequences of the running round
-	DataIndex uint64 `json:"data_index,omitempty"` // first sequence of the running round
+	DataIndex uint64 `json:"data_index,omitempty"` // number of sequences in the rounds before the running one
 
 	Batches   int      `json:"batches,omitempty"`   // maximum number of results of the running round
 	Idle      []string `json:"idle,omitempty"`      // members that train nothing in the running round, and therefore have time to audit

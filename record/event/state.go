@@ -63,7 +63,7 @@ func (s *State) addRound(round *coordinator.Round, c coordinator.Config) {
 		}
 	}
 	s.Witnesses, s.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
-	s.BatchSize, s.DataIndex = round.BatchSize, round.DataIndex
+	s.BatchSize, s.DataIndex = round.BatchSize, round.Position
 	s.Batches = len(round.Owners(c))
 }
 

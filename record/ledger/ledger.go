@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -54,6 +55,17 @@ type Ledger struct {
 
 // Totals contains the number of sequences of each Fate.
 type Totals [fates]uint64
+
+// String describes the totals, without the fates that no sequence has.
+func (t Totals) String() string {
+	var parts []string
+	for fate, name := range []string{"counted", "in a round", "waiting", "not trained again", "given up after all tries", "given up for lack of room", "given up by a rollback"} {
+		if t[fate] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", t[fate], name))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
 
 // Totals returns the numbers of sequences.
 func (l *Ledger) Totals() (t Totals) {

@@ -164,6 +164,12 @@ func TestLedgerBalances(t *testing.T) {
 	t.Log("fates", reached)
 }
 
+func TestTotalsAreDescribed(t *testing.T) {
+	if got, want := (Totals{114, 0, 6, 0, 0, 2}).String(), "114 counted, 6 waiting, 2 given up for lack of room"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestLedgerFindsErrors changes the coordinator's records behind its back.
 func TestLedgerFindsErrors(t *testing.T) {
 	for name, damage := range map[string]func(s *coordinator.State){
