@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/record/ledger"
 )
 
-// TestLostSequencesReturn kills a client while it trains, and restarts it. Another round must train the
+// TestLostSequencesReturn kills a client while it trains, and restarts it later. Another round must train the
 // sequences of the killed client's batch, and every sequence must count once, except those of the last rounds.
 func TestLostSequencesReturn(t *testing.T) {
 	if clientBinary == "" {
@@ -36,6 +36,7 @@ func TestLostSequencesReturn(t *testing.T) {
 	victim.waitPhase("RoundTrain", 4)
 	time.Sleep(100 * time.Millisecond) // it trains
 	victim.kill(t)
+	clients[0].waitPhase("RoundTrain", 7) // without it, at least one batch is lost
 	victim.start()
 	finish(t, clients...)
 	checkRun(t, n, clients...)

@@ -19,7 +19,7 @@ func TestStateOf(t *testing.T) {
 	if got := event.StateOf(s); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	round := coordinator.Round{Step: 3, Seed: 11, BatchSeed: 12, DataIndex: 20, BatchSize: 10, WitnessesNeeded: 4, Witnesses: make([]coordinator.Witness, 2)}
+	round := coordinator.Round{Step: 3, Seed: 11, BatchSeed: 12, Position: 20, BatchSize: 10, WitnessesNeeded: 4, Witnesses: make([]coordinator.Witness, 2)}
 	round.Warming[0] = 1 << 2
 	var names []string
 	for n := range byte(5) {
