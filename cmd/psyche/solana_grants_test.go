@@ -45,7 +45,7 @@ func TestRunInThreeSteps(t *testing.T) {
 	a.does(exitOK, "to configure it: psyche run update-config", create("r", "--name", "N", "--description", "D")...)
 
 	status := a.does(exitOK, "not configured yet", "run", "status", "--run-id", "r")
-	for _, want := range []string{"2.4279264 SOL", `"N"`, `"D"`, id(1), "join authority  " + id(2), "psyche run update-config --state FILE --run-id r", "psyche run free --run-id r"} {
+	for _, want := range []string{"2.46155712 SOL", `"N"`, `"D"`, id(1), "join authority  " + id(2), "psyche run update-config --state FILE --run-id r", "psyche run free --run-id r"} {
 		if !strings.Contains(status, want) {
 			t.Errorf("status without %q:\n%s", want, status)
 		}
@@ -57,7 +57,7 @@ func TestRunInThreeSteps(t *testing.T) {
 	if list := a.does(exitOK, "0 runs of program", "run", "list"); strings.Count(list, "not configured yet") != 2 {
 		t.Errorf("list:\n%s", list)
 	}
-	a.does(exitOK, "2.4279264 SOL went to", "run", "free", "--run-id", strings.Repeat("r", 32), "--keypair", main, "--yes")
+	a.does(exitOK, "2.46155712 SOL went to", "run", "free", "--run-id", strings.Repeat("r", 32), "--keypair", main, "--yes")
 
 	a.does(exitOK, "it is paused", append(as(main, "update-config", "--config-path", sampleState, "--run-id", "r", "--yes"), "--description", "E")...)
 	a.does(exitOK, "resumes", of("r", main, "set-paused", "--resume")...)

@@ -137,14 +137,14 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitRefused, "create without SOL", append(create, "--keypair", poor)...)
 	a.does(exitRefused, "run before it is created", "run", "status", "--run-id", "p")
 	out := a.does(exitOK, "it is paused", append(create, "--keypair", main)...)
-	if !strings.Contains(out, "2.4279") {
+	if !strings.Contains(out, "2.4615") {
 		t.Errorf("no cost before it is paid:\n%s", out)
 	}
 	const rent = 6960 // lamports per byte; each account pays for 128 more bytes
 	a.documented(fmt.Sprintf("| a client's addresses | %.4f |", rent*(128+layout.PeerSize)/1e9))
-	a.documented("| a run | 2.4279 | `free` returns 2.4279264 of it;")
+	a.documented("| a run | 2.4616 | `free` returns 2.46155712 of it;")
 	a.does(exitRefused, "create twice", append(create, "--keypair", main)...)
-	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "2.4279264 SOL") {
+	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "2.46155712 SOL") {
 		t.Errorf("no account:\n%s", out)
 	}
 	a.does(exitOK, `"p"  epoch 0  0 steps done  Paused`, "run", "list")
@@ -176,7 +176,7 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitOK, "is closed", as(main, "close")...)
 	a.archives("p", "events, verified; its hash chain matches the account")
 	before := a.does(exitOK, "SOL", "chain", "balance", main)
-	a.does(exitOK, "2.4279264 SOL went to", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
+	a.does(exitOK, "2.46155712 SOL went to", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
 	if after := a.does(exitOK, "SOL", "chain", "balance", main); after == before {
 		t.Errorf("the balance is still %s", after)
 	}
