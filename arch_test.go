@@ -178,7 +178,7 @@ var hostImports = []string{
 
 // memberImports are the only packages that node/core may import directly, because it is pure too.
 var memberImports = []string{
-	"bytes", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "slices", "time",
+	"bytes", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math", "slices", "time",
 	module + "/base/hashchain", module + "/core/assign", module + "/core/coordinator",
 }
 

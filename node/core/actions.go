@@ -25,6 +25,7 @@ const (
 	CheckpointKind = "checkpoint"
 	WitnessKind    = "witness"
 	HealthKind     = "health check"
+	OfferKind      = "offer"
 )
 
 // Actions tracks this member's actions at the coordinator. At most one action of each kind is in

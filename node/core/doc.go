@@ -19,6 +19,7 @@
 //   - applying.go: when a member applies the results of a finished round, and when it gives up.
 //   - training.go: which batch a member trains, and when it trains ahead; outlook.go: whether
 //     speculation pays.
+//   - speed.go: the speed of the member's trainings; offers.go: which speed it offers, and when.
 //   - leaving.go: the remaining work of a leaving member; leave.go: how long it stays.
 //   - waiting.go: reports about why a client is idle.
 //   - witness.go: when a witness sends its proof, and which members it reports. part.go: Part, a

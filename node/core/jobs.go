@@ -122,6 +122,13 @@ func (j *Jobs) CancelMeasurement() {
 	}
 }
 
+// CancelRehearsal stops a rehearsal.
+func (j *Jobs) CancelRehearsal() {
+	if _, is := j.Work().(Rehearse); is {
+		j.Cancel()
+	}
+}
+
 // CancelLoad stops loading a model other than the wanted checkpoint. Otherwise a holder that sends a
 // byte now and then could keep the client from the next epoch, or from its end. The received parts
 // are kept.

@@ -19,6 +19,7 @@ type Member struct {
 	finish   finish
 	witness  witness
 	training training
+	offers   offers
 	taken    bool // Ready has returned the effects
 }
 
@@ -60,7 +61,9 @@ func (m *Member) Step(now time.Time, e Event) {
 	case Checked:
 		m.seat.done(c, e)
 	case Prepared:
-		m.seat.prepared(c)
+		if m.offers.prepare(c, e) {
+			m.seat.prepared(c)
+		}
 	case Entered:
 		m.seat.entered(c)
 	case Lost:
@@ -89,6 +92,10 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.witness.prove(c, e)
 	case Accuse:
 		m.witness.accuse(c, e)
+	case Offering:
+		m.offers.look(c, e)
+	case Measured:
+		m.offers.measured(e)
 	case Outstanding:
 		c.outstanding(e)
 	case Judged:

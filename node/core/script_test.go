@@ -30,7 +30,8 @@ import (
 //	                   the epoch; reported=CLIENTS: clients that reported the run's model, or the model of
 //	                   the epoch's last step; ejected=CLIENTS: ejected clients; total=N: the run's last
 //	                   step; closed: the authority closed the run; missed: no witness has a result of the
-//	                   previous round; min=N: clients that the run needs to begin
+//	                   previous round; shares: shares by speed; offer=N, level=N, offered: the client's offer, its
+//	                   level, and whether it has offered in this round; min=N: clients that the run needs to begin
 //	has [FACT]…        what the client has from now on; without facts nothing:
 //	                   held=N (the model of a step; wrong: not the run's), replica, loaded (the run's model, in the trainer),
 //	                   returning (it can get a replica in this epoch), may-sit (it can take its seat back),
@@ -47,12 +48,15 @@ import (
 //	round step=N [own=BATCH] [witness] [over] [judges] [proved]    the client is in a round, whose trainers are
 //	                   awaited; over: it has ended; proved: the run has the client's proof
 //	results from=CLIENTS late=CLIENTS    the trainers with and without a result here; at first all are late
+//	underway tokens=N took=TIME [begun=PERCENT] [ahead]    a training of the running round, or of the next one
+//	trained tokens=N took=TIME [begun=PERCENT] [cancelled] [rehearsed]    the speed of a training that ended
 //	accuses step=N     the client examines the members of a round
 //
 // Further facts:
 //
 //	on-disk, saving, unwritten=N, failed    the model to report is on the disk; models that are not
 //	online=CLIENTS     connected clients, after the end of the run
+//	batch              the first batch is known, in Warmup
 //	next=BATCH, tokens, lag=N               predicted batch of the next round; the tokens to train are here
 //	forbids, signed, later                  reasons not to train: the auditor, a signature of an earlier
 //	                   process, weights of a later round
@@ -95,9 +99,10 @@ type script struct {
 	over, judges  bool
 	arrived, late []coordinator.ClientID // trainers with and without a result here
 
-	replica *Replica
-	newest  uint32
-	trainer ID // 0: idle
+	replica  *Replica
+	newest   uint32
+	trainer  ID        // 0: idle
+	underway *Underway // nil: no training
 }
 
 var me = coordinator.ClientID{'m', 'e'}
@@ -131,6 +136,7 @@ func (s *script) look() {
 	s.pass(Look{
 		Held: s.held(), Replica: s.fact("replica") || s.replica != nil, Loaded: s.fact("loaded"), Returns: s.fact("returning"), SitsDown: s.fact("may-sit"),
 	})
+	s.pass(Offering{s.underway})
 	if p := s.parts[s.round.Step]; p != nil && !s.Leave.Begun() {
 		s.train(p)
 		if s.pass(Attest{Part: p, Round: &s.round, Results: s, Over: s.over, Judges: s.judges}).Prove {
@@ -271,7 +277,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	switch d.Cmd {
 	case "client":
 		s.now, s.facts, s.checks, s.commit = time.Unix(1000, 0), nil, nil, [32]byte{}
-		s.replica, s.newest, s.trainer = nil, 0, 0
+		s.replica, s.newest, s.trainer, s.underway = nil, 0, 0, nil
 		s.parts, s.round = make(map[uint32]*Part), coordinator.Round{}
 		s.Member = New(Options{ID: me, Holdings: s, Folder: d.HasArg("folder"), Checks: d.HasArg("checks"), AcceptLoss: d.HasArg("accept-loss"), FinalWait: 30 * time.Second})
 	case "seen":
@@ -311,10 +317,19 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		s.trainer = s.Jobs.Start(works[d.Cmd], s.cancelled)
 	case "idle":
 		s.Jobs.Done(s.trainer)
+	case "underway":
+		under := s.trainingOf(t, d)
+		s.underway = &under
+	case "trained":
+		s.underway = nil
+		s.pass(Measured{s.trainingOf(t, d), !d.HasArg("cancelled"), d.HasArg("rehearsed")})
+	case "prepared":
+		s.pass(Offering{})
+		s.pass(Prepared{Batch: s.fact("batch"), Tokens: s.fact("tokens")})
 	case "leave":
 		s.pass(Interrupted{5 * time.Second})
 	default:
-		event, known := map[string]Event{"prepared": Prepared{}, "entered": Entered{}, "lost": Lost{}, "sits": MaySitDown{}, "left": Left{}}[d.Cmd]
+		event, known := map[string]Event{"entered": Entered{}, "lost": Lost{}, "sits": MaySitDown{}, "left": Left{}}[d.Cmd]
 		if !known {
 			d.Fatalf(t, "unknown command")
 		}
@@ -332,65 +347,6 @@ func (s *script) check(result string) {
 		failed = errors.New("too little memory")
 	}
 	s.pass(Checked{ID: id, Err: failed, Cancelled: result == "cancelled"})
-}
-
-// see passes a state of the run.
-func (s *script) see(d *datadriven.TestData) {
-	first := s.state == nil
-	state := &coordinator.State{}
-	for phase := coordinator.Uninitialized; phase <= coordinator.Paused; phase++ {
-		if phase.String() == d.CmdArgs[0].Key {
-			state.RunState = phase
-		}
-	}
-	state.Progress.Epoch, state.Progress.Step = numberOf(d, "epoch"), max(1, numberOf(d, "step"))
-	state.Model.Definition = []byte(strings.Join(valuesOf(d, "definition"), ""))
-	state.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}
-	if step := numberOf(d, "model"); step > 0 {
-		state.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: step, Digest: digestOf(step)}
-	}
-	if d.HasArg("uploaded") {
-		state.Uploads = append(state.Uploads, coordinator.Upload{Digest: state.Model.Checkpoint.Digest})
-	}
-	state.Epoch.StartStep, state.OriginStep = max(1, numberOf(d, "start")), 1
-	state.Config.TotalSteps, state.Config.WarmupTime, state.Closed = max(9, numberOf(d, "total")), 60_000, d.HasArg("closed")
-	state.Config.InitMinClients = uint16(numberOf(d, "min"))
-	claims, reported := valuesOf(d, "claims"), valuesOf(d, "reported")
-	entries := func(list string, status coordinator.ClientState) (clients []coordinator.Client) {
-		for _, name := range valuesOf(d, list) {
-			c := coordinator.Client{ID: idOf(name), State: status, HoldsModel: slices.Contains(claims, name)}
-			if c.ID == me {
-				c.Commitment = s.commit
-			}
-			if slices.Contains(reported, name) {
-				c.Report = coordinator.Recorded{Step: state.Progress.Step - 1, Digest: digestOf(state.Progress.Step - 1)}
-			}
-			if slices.Contains(valuesOf(d, "ejected"), name) {
-				c.State = coordinator.Ejected
-			}
-			if slices.Contains(valuesOf(d, "foreign"), name) {
-				c.Commitment = [32]byte{1}
-			}
-			clients = append(clients, c)
-		}
-		return clients
-	}
-	state.Epoch.Clients = entries("members", coordinator.Healthy)
-	state.Epoch.Exited = entries("left", coordinator.Withdrawn)
-	state.Pending = entries("waits", coordinator.Healthy)
-	if d.HasArg("missed") {
-		state.Epoch.Rounds = append(state.Epoch.Rounds, coordinator.Round{
-			Step: state.Progress.Step - 1, Members: clientsOf(d, "members"), BatchSize: uint32(len(state.Epoch.Clients)),
-			WitnessesElected: 1, WitnessesNeeded: 1, Witnesses: []coordinator.Witness{{}},
-		})
-	}
-	for _, name := range valuesOf(d, "ready") {
-		state.Epoch.Ready = append(state.Epoch.Ready, idOf(name))
-	}
-	s.pass(Seen{state})
-	if first {
-		s.pass(Began{[32]byte{1}})
-	}
 }
 
 // pass passes an event, and lists its effects.
@@ -445,6 +401,9 @@ func (s *script) pass(e Event) Ready {
 		} else {
 			fmt.Fprintf(&s.out, "trains step %d\n", next.Step)
 		}
+		s.trainer = s.Jobs.Start(next, s.cancelled)
+	case Rehearse:
+		s.out.WriteString("rehearses\n")
 		s.trainer = s.Jobs.Start(next, s.cancelled)
 	case Speculate:
 		fmt.Fprintf(&s.out, "speculates on step %d\n", next.Step)
@@ -506,6 +465,8 @@ func (s *script) describe(action coordinator.Action) string {
 			text += " " + nameOf(id)
 		}
 		return text
+	case coordinator.Offer:
+		return fmt.Sprintf("Offer of level %d in step %d", a.Level, a.Step)
 	case coordinator.Return:
 		return fmt.Sprintf("Return to epoch %d", a.Epoch)
 	}
@@ -553,41 +514,3 @@ func (s *script) Saved(*coordinator.State) (coordinator.Recorded, bool) {
 }
 
 func (s *script) Before(uint32) uint32 { return s.step("file") }
-
-func batchOf(number uint32) assign.BatchID {
-	return assign.BatchID{Start: uint64(number), End: uint64(number) + 1}
-}
-
-func nameOf(id coordinator.ClientID) string { return strings.TrimRight(string(id[:]), "\x00") }
-
-func clientsOf(d *datadriven.TestData, key string) (ids []coordinator.ClientID) {
-	for _, name := range valuesOf(d, key) {
-		ids = append(ids, idOf(name))
-	}
-	return ids
-}
-
-func idOf(name string) (id coordinator.ClientID) {
-	copy(id[:], name)
-	return id
-}
-
-func digestOf(step uint32) [32]byte { return [32]byte{byte(step)} }
-
-func valuesOf(d *datadriven.TestData, key string) []string {
-	for _, a := range d.CmdArgs {
-		if a.Key == key {
-			return a.Vals
-		}
-	}
-	return nil
-}
-
-func numberOf(d *datadriven.TestData, key string) uint32 {
-	values := valuesOf(d, key)
-	if len(values) != 1 {
-		return 0
-	}
-	n, _ := strconv.ParseUint(values[0], 10, 32)
-	return uint32(n)
-}

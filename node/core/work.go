@@ -37,6 +37,9 @@ type (
 		Ahead bool // the round of the step has not started
 	}
 
+	// Rehearse measures the speed of training.
+	Rehearse struct{}
+
 	// Apply applies the counted results of a step to the weights.
 	Apply struct{ Step uint32 }
 
@@ -86,6 +89,7 @@ type (
 func (Load) scope() Scope              { return Process }
 func (Prepare) scope() Scope           { return Process }
 func (Train) scope() Scope             { return ReplicaScope }
+func (Rehearse) scope() Scope          { return Process }
 func (Apply) scope() Scope             { return ReplicaScope }
 func (Speculate) scope() Scope         { return ReplicaScope }
 func (Snapshot) scope() Scope          { return ReplicaScope }

@@ -1,0 +1,160 @@
+package core
+
+import (
+	"math"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Events of the offers of a run with shares by speed.
+type (
+	// Offering compares the member's offer with its speed. The caller repeats it after every other event.
+	Offering struct{ Training *Underway } // nil: the trainer computes no gradient of a batch
+
+	// Measured is the speed of a training that has ended, without waiting.
+	Measured struct {
+		Underway
+		Result    bool // it has a result; otherwise it was cancelled
+		Rehearsal bool // it was a Rehearse
+	}
+)
+
+// Underway is the progress of a training.
+type Underway struct {
+	Step   uint32
+	Tokens int
+	Begun  float64       // part of the tokens whose computation has begun, 0 to 1
+	Took   time.Duration // without waiting
+}
+
+func (Offering) event() {}
+func (Measured) event() {}
+
+// level returns the speed of the training if the part in progress ends now, so it is never lower than the
+// actual speed.
+func (u *Underway) level() float64 { return levelOf(float64(u.Tokens)*u.Begun, u.Took) }
+
+// slowTraining is how many times as long as expected a training may take before the member offers less.
+// A witness waits a quarter of the usual time for the last results, so a result that takes longer is
+// probably too late.
+const slowTraining = 1.4
+
+// excuseLevels is how far an offer must be below the level of a batch to excuse a missing result.
+const excuseLevels = 5
+
+// rehearsalWait is how long a member delays Ready for the tokens of a rehearsal.
+const rehearsalWait = 5 * time.Second
+
+// offers decides which speed the member offers. Before the first round it measures a rehearsal: the
+// training of a part of its first batch, without a result. If no rehearsal is possible, the member offers nothing
+// until it has trained a batch: the run then gives it an equal share if no member has offered, and the smallest
+// share otherwise. A restarted process measures anew, so an old offer does not stay.
+type offers struct {
+	speed     speed
+	slow      uint8     // level of a training that is slower than expected; counts until the next measurement; 0: none
+	rehearsed bool      // a rehearsal has started
+	since     time.Time // when the first rehearsal could start
+}
+
+// prepare reports whether Ready may be sent. If not, it waits for a rehearsal, or starts it.
+func (o *offers) prepare(c *common, e Prepared) (done bool) {
+	if !c.state.Config.SharesBySpeed || o.speed.isKnown() || c.Leave.Begun() {
+		return !c.Actions.isFlying(OfferKind) // an offer that arrives before the first round counts a round earlier
+	}
+	if o.rehearsed {
+		_, runs := c.Jobs.Work().(Rehearse)
+		return !runs
+	}
+	if o.since.IsZero() {
+		o.since = c.now
+	}
+	if e.Batch && e.Tokens && c.Jobs.Idle() {
+		o.rehearsed = true
+		c.ready.Next = Rehearse{}
+		return false
+	}
+	return !e.Batch || c.now.Sub(o.since) >= rehearsalWait
+}
+
+// look sends an offer that differs from the newest one, at most once a round.
+func (o *offers) look(c *common, e Offering) {
+	s := c.state
+	if s.RunState != coordinator.Warmup {
+		c.Jobs.CancelRehearsal()
+	}
+	switch s.RunState {
+	case coordinator.Warmup, coordinator.RoundTrain, coordinator.RoundWitness:
+	default:
+		return
+	}
+	me, ok := s.Member(c.ID)
+	if !s.Config.SharesBySpeed || !ok || me.State != coordinator.Healthy || c.Leave.Begun() {
+		return
+	}
+	if e.Training != nil {
+		o.check(c, me, e.Training)
+	}
+	level := o.speed.level(me.Offer)
+	if o.slow > 0 {
+		level = min(level, o.slow)
+	}
+	if level > 0 && level != me.Offer && !me.Offered {
+		c.submit(OfferKind, s.Progress.Step, coordinator.Offer{Step: s.Progress.Step, Level: level})
+	}
+}
+
+// check compares the progress of a training with the level that determined the size of its batch. If the
+// training takes much longer, the member offers less, so that the run excuses a missing result.
+func (o *offers) check(c *common, me *coordinator.Client, t *Underway) {
+	expected := c.levelIn(t.Step, me)
+	if expected == 0 || me.Offer+excuseLevels <= expected || t.Begun == 0 {
+		return
+	}
+	will := time.Duration(float64(t.Took) / t.Begun)
+	should := will.Seconds() * math.Exp2((t.level()-float64(expected)-0.5)/8)
+	if over := will.Seconds() - should; over <= (slowTraining-1)*should || over <= LeastWitnessWait.Seconds() {
+		return
+	}
+	o.slow = min(floorOf(t.level()), max(expected, excuseLevels+1)-excuseLevels)
+}
+
+// levelIn returns the member's level in the running round, or in the next one; 0: none, or unknown.
+func (c *common) levelIn(step uint32, me *coordinator.Client) uint8 {
+	round := c.state.CurrentRound()
+	if round == nil || step != round.Step {
+		if step == c.state.Progress.Step+1 {
+			return me.Level
+		}
+		return 0
+	}
+	if member, ok := round.MemberIndex(me.ID); ok {
+		return round.Levels[member]
+	}
+	return 0
+}
+
+// measured adds the speed of a training. A training that was cancelled shows only that the member is not
+// faster.
+func (o *offers) measured(e Measured) {
+	if e.Tokens == 0 || e.Begun == 0 || e.Took <= 0 {
+		return
+	}
+	level := e.level()
+	switch {
+	case e.Rehearsal:
+		if !o.speed.isKnown() {
+			o.speed.guess(level)
+		}
+		return
+	case e.Result:
+		o.speed.add(level)
+	case !o.speed.isKnown() && e.Took >= LeastWitnessWait:
+		o.speed.guess(level)
+	case o.speed.isKnown() && level < o.speed.mean-slowLevel:
+		o.speed.add(level)
+	default:
+		return
+	}
+	o.slow = 0
+}
