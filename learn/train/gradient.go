@@ -43,7 +43,7 @@ func (r *replica) gradientAt(ctx context.Context, at place, batch data.Batch, us
 	}
 	r.warnOfPadding(parts)
 	if r.parallel != nil {
-		return r.parallel.gradient(ctx, at, parts, tokens, use)
+		return r.parallel.gradient(ctx, at, parts, tokens, &r.begun, use)
 	}
 	return r.engine.Do(ctx, true, func(s *torch.Scope) error {
 		defer func() {
@@ -57,6 +57,7 @@ func (r *replica) gradientAt(ctx context.Context, at place, batch data.Batch, us
 				return err
 			}
 			share := float64(part.counted) / float64(tokens)
+			r.begun.add(share)
 			err := s.Sub(func(s *torch.Scope) error {
 				total += part.gradient(s, r.model, share) * share
 				return nil

@@ -115,7 +115,7 @@ func (p *parallel) close() error {
 }
 
 // gradient is replica.gradient on all engines: worker i modulo their number computes micro-batch i.
-func (p *parallel) gradient(ctx context.Context, at place, parts []microBatch, tokens int64, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
+func (p *parallel) gradient(ctx context.Context, at place, parts []microBatch, tokens int64, begun *begun, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
 	losses := make([]float64, len(parts))
 	if err := p.refresh(ctx, p.apart()...); err != nil {
 		return err
@@ -128,6 +128,7 @@ func (p *parallel) gradient(ctx context.Context, at place, parts []microBatch, t
 					return err
 				}
 				share := float64(parts[at].counted) / float64(tokens)
+				begun.add(share)
 				loss, err := w.add(inner, parts[at], share)
 				if err != nil {
 					return err

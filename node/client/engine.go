@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -31,6 +32,8 @@ type engine struct {
 	built   env.Definition // definition that the trainer was built from
 	reader  *reader        // tokens for training
 	begun   func()         // called when the round of a training that started ahead of it begins
+
+	progress *progress // of the newest training; nil: none
 
 	speculation *speculation // nil: no speculation; the weights contain exactly the applied results
 	outlook     *core.Outlook
@@ -61,6 +64,32 @@ type preparation struct {
 	model     *modelsync.Model
 	epoch     core.Epoch
 	coldSteps uint32 // length of the epoch's cold start
+}
+
+// progress is the progress of a training. Its task sets done; the loop reads everything.
+type progress struct {
+	core.Underway
+	started time.Time
+	done    atomic.Bool // the gradient is computed
+}
+
+// underway returns the progress of the trainer's training; nil: it computes no gradient.
+func (e *engine) underway() *core.Underway {
+	if _, trains := e.Work().(core.Train); !trains || e.progress == nil || e.progress.done.Load() {
+		return nil
+	}
+	now := e.progress.Underway
+	now.Begun, now.Took = begunOf(e.trainer), e.tasks.Now().Sub(e.progress.started)
+	return &now
+}
+
+// begunOf returns the part of the running training's batch whose computation has begun; 1 if the trainer does
+// not know it.
+func begunOf(trainer env.Trainer) float64 {
+	if knows, ok := trainer.(env.Progressive); ok {
+		return knows.Begun()
+	}
+	return 1
 }
 
 // start starts work of the trainer, which must be idle. do runs in a task. After it, the loop calls

@@ -22,6 +22,7 @@ func (n *Node) roundTrain() {
 	step := n.run.state.Progress.Step
 	_, ahead := n.engine.Ahead(step + 1)
 	n.engine.CancelTraining(func(of uint32) bool { return of == step || ahead })
+	n.step(core.Offering{Training: n.engine.underway()})
 	rs := n.keepUp()
 	if rs == nil || n.member.Leave.Begun() {
 		return
@@ -138,19 +139,22 @@ type training struct {
 	permit    core.Permit // to sign the result
 	err       error
 	cancelled bool
+	measured  core.Measured
 }
 
 // startTraining trains a batch. begun returns when the round has started. Work that depends on the
 // round's seed waits for it.
 func (n *Node) startTraining(w core.Train, batch data.Batch, begun func(context.Context) error) {
 	trainer, own, step := n.engine.trainer, n.auditor.Chain(), w.Step
+	progress := &progress{Underway: core.Underway{Step: step, Tokens: tokensOf(batch)}, started: n.tasks.Now()}
+	n.engine.progress = progress
 	start(&n.engine, w, func(ctx context.Context) training {
-		started := n.tasks.Now()
 		var waited time.Duration
 		t := training{batch: batch.ID}
 		var loss float64
 		t.payload, loss, t.err = trainer.Train(ctx, step, batch, func(ctx context.Context) error {
 			since := n.tasks.Now()
+			progress.done.Store(true)
 			err := begun(ctx)
 			waited = n.tasks.Now().Sub(since)
 			if err == nil && own != nil {
@@ -158,6 +162,7 @@ func (n *Node) startTraining(w core.Train, batch data.Batch, begun func(context.
 			}
 			return err
 		})
+		begun := begunOf(trainer)
 		if t.err == nil && own != nil {
 			t.err = own.Made(t.payload, batch.Receipt)
 		}
@@ -170,10 +175,12 @@ func (n *Node) startTraining(w core.Train, batch data.Batch, begun func(context.
 				return err
 			})
 		}
+		took := n.tasks.Now().Sub(progress.started) - waited
 		t.report = event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
-			Tokens: tokensOf(batch), Seconds: (n.tasks.Now().Sub(started) - waited).Seconds(),
+			Tokens: progress.Tokens, Seconds: took.Seconds(),
 		}
+		t.measured = core.Measured{Underway: core.Underway{Step: step, Tokens: progress.Tokens, Begun: begun, Took: took}, Result: t.err == nil}
 		t.cancelled = ctx.Err() != nil
 		return t
 	}, func(t training) {
@@ -197,6 +204,7 @@ func checkOwn(trainer env.Trainer, id identity.ID, payload []byte, step uint32, 
 // trained reports a training, and whether it has a result.
 func (n *Node) trained(t training) bool {
 	step := t.report.Step
+	n.step(t.measured)
 	switch {
 	case t.err != nil && t.cancelled:
 		n.report.log.Info("training stopped: the round is over, or differs from the expected one", "step", step)
@@ -274,20 +282,12 @@ func (n *Node) preempt(rs *roundState) {
 	}
 }
 
-// tokensOf returns the number of tokens that a batch predicts.
-func tokensOf(batch data.Batch) int {
-	tokens := 0
-	for _, sequence := range batch.Sequences {
-		tokens += max(len(sequence)-1, 0)
-	}
-	return tokens
-}
-
 // roundWitness sends the proof for the round that has just ended.
 func (n *Node) roundWitness() {
 	next := n.run.state.Progress.Step + 1
 	_, ahead := n.engine.Ahead(next)
 	n.engine.CancelTraining(func(uint32) bool { return ahead })
+	n.step(core.Offering{Training: n.engine.underway()})
 	if rs := n.keepUp(); rs != nil && !n.member.Leave.Begun() {
 		n.sendWitness(rs, true)
 		n.takeOwed()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/keep"
@@ -37,11 +38,19 @@ func (n *Node) warmup() {
 		hash := tally.StartReplica(m.Digest)
 		n.enter(m, key, key.StartStep-1, hash, hash)
 	}
+	prepared, tokens := core.Prepared{}, (*data.Batch)(nil)
 	if first := n.run.predict(n.Draws); first.OK { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.Batch })
-		n.engine.reader.read(&first.round, first.Batch, n.run.CompletionTime())
+		tokens = n.engine.reader.read(&first.round, first.Batch, n.run.CompletionTime())
+		prepared = core.Prepared{Batch: true, Tokens: tokens != nil}
 	}
-	n.step(core.Prepared{})
+	n.step(core.Offering{})
+	if _, rehearses := n.step(prepared).Next.(core.Rehearse); rehearses {
+		n.engine.rehearse(n.run.state.Progress.Step, *tokens, func(m core.Measured) {
+			n.report.log.Debug("rehearsed", "tokens", m.Tokens, "seconds", m.Took.Seconds())
+			n.step(m)
+		})
+	}
 }
 
 // enter gives the client its replica of the epoch. The client started from the model m. Its replica hash

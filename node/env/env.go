@@ -169,6 +169,13 @@ type Speculator interface {
 	Confirm(step uint32) bool
 }
 
+// Progressive is a Trainer that knows the progress of a training.
+type Progressive interface {
+	// Begun returns the part of the running training's batch whose computation has begun, 0 to 1. It
+	// may be called at any time.
+	Begun() float64
+}
+
 // Lender is a Trainer whose model can be read without a copy.
 type Lender interface {
 	// Lend calls use with the model, without copying it, and does not change the model until use

@@ -17,6 +17,7 @@ type trainer interface {
 	env.Trainer
 	env.Speculator
 	env.Lender
+	env.Progressive
 	OptimizerState(ctx context.Context) (train.OptimizerState, error)
 	LendOptimizerState(ctx context.Context) (train.OptimizerState, error)
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error

@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/core"
+)
+
+// rehearsalTime is the time that the last training of a rehearsal takes at least, if the batch suffices.
+const rehearsalTime = 500 * time.Millisecond
+
+// errRehearsed ends a training of a rehearsal.
+var errRehearsed = errors.New("rehearsed")
+
+// rehearse measures the speed of training on sequences of the first batch: on one, then on twice as many, until that
+// takes long enough. The model and the optimizer do not change, because each training ends before its result.
+func (e *engine) rehearse(step uint32, batch data.Batch, take func(core.Measured)) {
+	trainer, tasks := e.trainer, e.tasks
+	start(e, core.Rehearse{}, func(ctx context.Context) core.Measured {
+		for count := 1; ; count *= 2 {
+			part := firstOf(batch, count)
+			started := tasks.Now()
+			took := time.Duration(0)
+			_, _, err := trainer.Train(ctx, step, part, func(context.Context) error {
+				took = tasks.Now().Sub(started)
+				return errRehearsed
+			})
+			if !errors.Is(err, errRehearsed) {
+				return core.Measured{}
+			}
+			if took >= rehearsalTime || count >= len(batch.Sequences) {
+				return core.Measured{Underway: core.Underway{Step: step, Tokens: tokensOf(part), Begun: 1, Took: took}, Rehearsal: true}
+			}
+		}
+	}, take, nil)
+}
+
+// firstOf returns the first sequences of a batch.
+func firstOf(batch data.Batch, count int) data.Batch {
+	count = min(count, len(batch.Sequences))
+	part := data.Batch{
+		ID:        assign.BatchID{Start: batch.ID.Start, End: batch.ID.Start + uint64(count)},
+		Sequences: batch.Sequences[:count],
+	}
+	if len(batch.Labels) >= count {
+		part.Labels = batch.Labels[:count]
+	}
+	if len(batch.Positions) >= count {
+		part.Positions = batch.Positions[:count]
+	}
+	return part
+}
+
+// tokensOf returns the number of tokens that a batch predicts.
+func tokensOf(batch data.Batch) int {
+	tokens := 0
+	for _, sequence := range batch.Sequences {
+		tokens += max(len(sequence)-1, 0)
+	}
+	return tokens
+}
