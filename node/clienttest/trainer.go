@@ -25,6 +25,7 @@ import (
 type Trainer struct {
 	ID       identity.ID
 	Duration time.Duration                           // of a training
+	Each     func() time.Duration                    // additional time for the next sequence; nil: none
 	Silent   func(step uint32) bool                  // reports whether the training fails
 	Invalid  func(step uint32) bool                  // reports whether peers refuse the result
 	Corrupt  func(step uint32) bool                  // reports whether the weights are damaged after applying the step
@@ -47,6 +48,7 @@ type Trainer struct {
 	cold        [2]uint32
 	loads       int
 	busy        bool
+	begun       float64 // part of the running training
 	speculation *speculation
 }
 
@@ -183,13 +185,45 @@ func header(step uint32, batch assign.BatchID, trainer [32]byte) []byte {
 	return append(b, trainer[:]...)
 }
 
+// compute takes the time of a training.
+func (f *Trainer) compute(ctx context.Context, sequences int) error {
+	if f.Each == nil {
+		f.setBegun(1)
+		return pause.For(ctx, f.Duration)
+	}
+	f.setBegun(0)
+	if err := pause.For(ctx, f.Duration); err != nil {
+		return err
+	}
+	for i := range sequences {
+		f.setBegun(float64(i+1) / float64(sequences))
+		if err := pause.For(ctx, f.Each()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Trainer) setBegun(part float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begun = part
+}
+
+// Begun implements env.Progressive.
+func (f *Trainer) Begun() float64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begun
+}
+
 // Train implements env.Trainer.
 func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	defer f.exclusive()()
 	if f.OnTrain != nil {
 		f.OnTrain(step, batch.ID)
 	}
-	if pause.For(ctx, f.Duration) != nil {
+	if f.compute(ctx, len(batch.Sequences)) != nil {
 		return nil, 0, ctx.Err()
 	}
 	if f.Silent != nil && f.Silent(step) {

@@ -31,9 +31,33 @@ type Underway struct {
 func (Offering) event() {}
 func (Measured) event() {}
 
-// level returns the speed of the training if the part in progress ends now, so it is never lower than the
-// actual speed.
-func (u *Underway) level() float64 { return levelOf(float64(u.Tokens)*u.Begun, u.Took) }
+// watch is the progress of a training since it began, as far as it was observed.
+type watch struct {
+	step     uint32
+	begun    float64
+	complete float64       // part that was complete when begun changed last; 0: unknown
+	at       time.Duration // time until then
+}
+
+// look updates the progress.
+func (w *watch) look(t *Underway) {
+	switch {
+	case t.Step != w.step, t.Begun < w.begun:
+		*w = watch{step: t.Step, begun: t.Begun}
+	case t.Begun > w.begun:
+		w.complete, w.begun, w.at = w.begun, t.Begun, t.Took
+	}
+}
+
+// level returns the speed of a training up to now. The part in progress may end now, and the complete
+// parts took a known time; the lower speed counts.
+func (w *watch) level(t *Underway) float64 {
+	level := levelOf(float64(t.Tokens)*t.Begun, t.Took)
+	if w.step == t.Step && w.complete > 0 {
+		level = min(level, levelOf(float64(t.Tokens)*w.complete, w.at))
+	}
+	return level
+}
 
 // slowTraining is how many times as long as expected a training may take before the member offers less.
 // A witness waits a quarter of the usual time for the last results, so a result that takes longer is
@@ -52,6 +76,7 @@ const rehearsalWait = 5 * time.Second
 // share otherwise. A restarted process measures anew, so an old offer does not stay.
 type offers struct {
 	speed     speed
+	watch     watch
 	slow      uint8     // level of a training that is slower than expected; counts until the next measurement; 0: none
 	rehearsed bool      // a rehearsal has started
 	since     time.Time // when the first rehearsal could start
@@ -107,16 +132,18 @@ func (o *offers) look(c *common, e Offering) {
 // check compares the progress of a training with the level that determined the size of its batch. If the
 // training takes much longer, the member offers less, so that the run excuses a missing result.
 func (o *offers) check(c *common, me *coordinator.Client, t *Underway) {
+	o.watch.look(t)
 	expected := c.levelIn(t.Step, me)
-	if expected == 0 || me.Offer+excuseLevels <= expected || t.Begun == 0 {
+	if expected == 0 || int(me.Offer)+excuseLevels <= int(expected) || t.Begun == 0 {
 		return
 	}
-	will := time.Duration(float64(t.Took) / t.Begun)
-	should := will.Seconds() * math.Exp2((t.level()-float64(expected)-0.5)/8)
-	if over := will.Seconds() - should; over <= (slowTraining-1)*should || over <= LeastWitnessWait.Seconds() {
-		return
+	level := o.watch.level(t)
+	should := float64(t.Tokens) / math.Exp2((float64(expected)+0.5)/8) // seconds
+	over := float64(t.Tokens)/math.Exp2(level/8) - should
+	if t.Took.Seconds() < should/2 || over <= (slowTraining-1)*should || over <= LeastWitnessWait.Seconds() {
+		return // half of the expected time gives a better estimate, and is before the end of the round
 	}
-	o.slow = min(floorOf(t.level()), max(expected, excuseLevels+1)-excuseLevels)
+	o.slow = min(floorOf(level), max(expected, excuseLevels+1)-excuseLevels)
 }
 
 // levelIn returns the member's level in the running round, or in the next one; 0: none, or unknown.
@@ -135,12 +162,15 @@ func (c *common) levelIn(step uint32, me *coordinator.Client) uint8 {
 }
 
 // measured adds the speed of a training. A training that was cancelled shows only that the member is not
-// faster.
+// much faster.
 func (o *offers) measured(e Measured) {
 	if e.Tokens == 0 || e.Begun == 0 || e.Took <= 0 {
 		return
 	}
-	level := e.level()
+	level := levelOf(float64(e.Tokens)*e.Begun, e.Took)
+	if !e.Result {
+		level = o.watch.level(&e.Underway)
+	}
 	switch {
 	case e.Rehearsal:
 		if !o.speed.isKnown() {
