@@ -105,6 +105,8 @@ func (r *reporter) say(report core.Report, s *coordinator.State) {
 	case core.Witnessed:
 		r.log.Debug("witnessed", "step", said.Step, "held", said.Held, "batches", said.Batches)
 		r.emit(event.WitnessSent{Step: said.Step, Held: said.Held, Batches: said.Batches})
+	case core.Offered:
+		r.log.Info("offered the speed of training for the next shares", "step", said.Step, "tokens_per_second", math.Round(math.Exp2((float64(said.Level)+0.5)/8)))
 	case core.Accused:
 		e := event.HealthCheckSent{Step: said.Step}
 		for _, id := range said.Members {

@@ -134,6 +134,8 @@ func (m *Member) answered(e Answered) {
 	case e.Err != nil:
 	case e.Kind == CheckpointKind:
 		m.cooldown.accepted(&m.common)
+	case e.Kind == OfferKind:
+		m.report(Offered{action.(coordinator.Offer)})
 	case e.Kind == WitnessKind, e.Kind == HealthKind:
 		m.witness.accepted(&m.common, action)
 	default:

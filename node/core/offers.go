@@ -28,6 +28,11 @@ type Underway struct {
 	Took   time.Duration // without waiting
 }
 
+// Offered means that the run knows a new offer.
+type Offered struct{ coordinator.Offer }
+
+func (Offered) report() {}
+
 func (Offering) event() {}
 func (Measured) event() {}
 

@@ -10,7 +10,7 @@ export function members(data, view, changed, say) {
   const h = data.history, s = data.status;
   if (!s) return null;
   const said = new Map((data.reported ? data.reported.members : []).map((m) => [m.id, m]));
-  const every = everyone(data);
+  const every = everyone(data), present = new Map(s.members.map((m) => [m.id, m])), offers = (m) => present.get(m.id) || {};
   let rows = every;
   const fallen = ["dropped", "ejected"].map((name) => [name, rows.filter((m) => m.standing === name).length]).filter(([, n]) => n);
   const total = rows.length, all = Math.max(1, h ? h.tokens : 0), probation = rows.some((m) => m.probation);
@@ -19,6 +19,9 @@ export function members(data, view, changed, say) {
     { name: "Member", left: true, value: (m) => m.id, show: (m) => key(m.id) },
     { name: "Standing", left: true, value: (m) => m.standing, show: (m) => standing(m, s.epoch) },
     ...claimColumns(data),
+    ...(s.config.shares_by_speed ? [
+      { name: "Offers", help: "tokens per second at which it offers to train, as it claims; it determines its batch", value: (m) => offers(m).offers_tokens_per_second || 0, show: (m) => offers(m).offers_tokens_per_second ? short(offers(m).offers_tokens_per_second) : "–" },
+      { name: "Batch", help: "its sequences in the newest round", value: (m) => offers(m).sequences || 0, show: (m) => offers(m).sequences ? whole(offers(m).sequences) : "–" }] : []),
     { name: "Counted", help: "rounds in which its result counted (as in its receipt), out of the rounds in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
     { name: "Share", help: "its share of the tokens of all results that counted (as in its receipt)", value: (m) => m.tokens, show: (m) => el("span", { class: "whole" }, percent(m.tokens / all)) },
     ...(probation ? [{ name: "On probation", help: "rounds in which witnesses held its result, but the result could not count yet: the member was new, or its optimizer warmed up", value: (m) => m.probation, show: (m) => whole(m.probation) }] : []),

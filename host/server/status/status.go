@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -105,6 +106,45 @@ type Client struct {
 	Ready bool   `json:"ready"`
 
 	Probation uint32 `json:"probation_rounds,omitempty"` // in which its results are checked, but do not count yet
+	Share
+}
+
+// Share is a member's part in a run with shares by speed.
+type Share struct {
+	Offer     uint32 `json:"offers_tokens_per_second,omitempty"` // speed at which it offers to train; 0: no offer
+	Sequences uint64 `json:"sequences,omitempty"`                // of its batch in the newest round
+}
+
+// text describes the share after the member's state.
+func (s Share) text() string {
+	text := ""
+	if s.Offer > 0 {
+		text = fmt.Sprintf(", offers %d tokens/s", s.Offer)
+	}
+	if s.Sequences > 0 {
+		text += fmt.Sprintf(", trains %d sequences", s.Sequences)
+	}
+	return text
+}
+
+// sharesOf returns the shares of the members, if they follow speeds.
+func sharesOf(s *coordinator.State) map[coordinator.ClientID]Share {
+	if !s.Config.SharesBySpeed {
+		return nil
+	}
+	shares := make(map[coordinator.ClientID]Share)
+	for i := range s.Epoch.Clients {
+		if c := &s.Epoch.Clients[i]; c.Offer > 0 {
+			shares[c.ID] = Share{Offer: uint32(math.Exp2((float64(c.Offer) + 0.5) / 8))} // the middle of the level
+		}
+	}
+	if r := s.CurrentRound(); r != nil {
+		for _, a := range r.Assignments(s.Config) {
+			id := r.Members[a.Member]
+			shares[id] = Share{shares[id].Offer, a.Batch.Len()}
+		}
+	}
+	return shares
 }
 
 // Round is the newest round of the epoch.
@@ -257,9 +297,9 @@ func clients(s *coordinator.State, list []coordinator.Client) []Client {
 	for _, id := range s.Epoch.Ready {
 		ready[id] = true
 	}
-	out := []Client{}
+	out, shares := []Client{}, sharesOf(s)
 	for i := range list {
-		out = append(out, Client{ID: name(list[i].ID), State: list[i].State.String(), Ready: ready[list[i].ID], Probation: s.ProbationLeft(list[i].ID)})
+		out = append(out, Client{ID: name(list[i].ID), State: list[i].State.String(), Ready: ready[list[i].ID], Probation: s.ProbationLeft(list[i].ID), Share: shares[list[i].ID]})
 	}
 	return out
 }
@@ -379,7 +419,7 @@ func (r Run) printClients(line printer) {
 		if c.Probation > 0 {
 			probation = ", " + event.OnProbation(c.Probation, "its")
 		}
-		line(title("members", i), "%s %s%s%s", c.ID, c.State, r.claim(c.ID), probation)
+		line(title("members", i), "%s %s%s%s%s", c.ID, c.State, r.claim(c.ID), c.Share.text(), probation)
 	}
 	for i, c := range r.Exited {
 		line(title("exited", i), "%s %s%s", c.ID, c.State, r.claim(c.ID))

@@ -197,3 +197,31 @@ func TestProgress(t *testing.T) {
 		t.Errorf("pending pause: %v, %v", run.Pausing, run.Resuming)
 	}
 }
+
+// TestShares checks that a run with shares by speed shows what its members offer, and the sizes of their batches.
+func TestShares(t *testing.T) {
+	s := inWarmup(t)
+	s.Config.SharesBySpeed, s.Config.GlobalBatchSizeStart, s.Config.GlobalBatchSizeEnd = true, 17, 17
+	for n, level := range map[byte]uint8{1: 80, 2: 112} {
+		client, _ := s.Member(id(n))
+		client.Offer, client.Level = level, level
+	}
+	if err := s.Apply(id(1), 2, coordinator.Ready{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Tick(1_200_000, [32]byte{1})
+	run := status.Of(s, [32]byte{7})
+	var text strings.Builder
+	if err := run.Print(&text, time.UnixMilli(1_200_000)); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"Healthy, offers 1069 tokens/s, trains 1 sequences", "Healthy, offers 17109 tokens/s, trains 16 sequences"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	s.Config.SharesBySpeed = false
+	if run := status.Of(s, [32]byte{7}); run.Members[0].Share != (status.Share{}) {
+		t.Errorf("%+v without shares by speed", run.Members[0])
+	}
+}
