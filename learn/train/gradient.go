@@ -43,7 +43,7 @@ func (r *replica) gradientAt(ctx context.Context, at place, batch data.Batch, us
 	}
 	r.warnOfPadding(parts)
 	if r.parallel != nil {
-		return r.parallel.gradient(ctx, at, parts, tokens, &r.begun, use)
+		return r.parallel.gradient(ctx, at, parts, tokens, &r.progress, use)
 	}
 	return r.engine.Do(ctx, true, func(s *torch.Scope) error {
 		defer func() {
@@ -57,7 +57,7 @@ func (r *replica) gradientAt(ctx context.Context, at place, batch data.Batch, us
 				return err
 			}
 			share := float64(part.counted) / float64(tokens)
-			r.begun.add(share)
+			done := r.progress.begin(share)
 			err := s.Sub(func(s *torch.Scope) error {
 				total += part.gradient(s, r.model, share) * share
 				return nil
@@ -65,6 +65,7 @@ func (r *replica) gradientAt(ctx context.Context, at place, batch data.Batch, us
 			if err != nil {
 				return err
 			}
+			done()
 		}
 		if math.IsNaN(total) || math.IsInf(total, 0) {
 			return fmt.Errorf("%w: loss is %v", errNotFinite, total)

@@ -115,7 +115,7 @@ func (p *parallel) close() error {
 }
 
 // gradient is replica.gradient on all engines: worker i modulo their number computes micro-batch i.
-func (p *parallel) gradient(ctx context.Context, at place, parts []microBatch, tokens int64, begun *begun, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
+func (p *parallel) gradient(ctx context.Context, at place, parts []microBatch, tokens int64, progress *progress, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
 	losses := make([]float64, len(parts))
 	if err := p.refresh(ctx, p.apart()...); err != nil {
 		return err
@@ -128,12 +128,13 @@ func (p *parallel) gradient(ctx context.Context, at place, parts []microBatch, t
 					return err
 				}
 				share := float64(parts[at].counted) / float64(tokens)
-				begun.add(share)
+				done := progress.begin(share)
 				loss, err := w.add(inner, parts[at], share)
 				if err != nil {
 					return err
 				}
 				losses[at] = loss * share
+				done()
 			}
 			return nil
 		})

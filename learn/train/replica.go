@@ -31,7 +31,7 @@ type replica struct {
 	padding    int32 // model.Padding, until a warning about it is logged; below 0: none
 
 	evaluated func(done, all int) // nil: no reports
-	begun     begun               // of the running training
+	progress  progress            // of the running training
 }
 
 // newReplica builds the model of the options, without an optimizer.

@@ -26,7 +26,7 @@ type rounds struct {
 func (r *rounds) train(ctx context.Context, step uint32, batch data.Batch, from int, report func(rate float32, length float64, gradients []*torch.Tensor)) (loss float64, next int, err error) {
 	parts := cutSteps(batch, r.steps)
 	r.took = 0
-	r.replica.begun.divide(len(parts))
+	r.replica.progress.divide(len(parts))
 	for next = from; next < len(parts); next++ {
 		last := report
 		if next < len(parts)-1 {

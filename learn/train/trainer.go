@@ -81,7 +81,7 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 	if want := batch.ID.Len(); uint64(len(batch.Sequences)) != want {
 		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", errTokens, len(batch.Sequences), want)
 	}
-	t.begun.reset()
+	t.progress.reset()
 	if err := t.lockKeeping(ctx, func(of *speculation) bool { return of.step < step }); err != nil {
 		return nil, 0, err
 	}
@@ -100,8 +100,9 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 	})
 }
 
-// Begun returns the part of the running training's batch whose computation has begun, 0 to 1.
-func (t *Trainer) Begun() float64 { return t.begun.part() }
+// Progress returns the parts of the running training's batch whose computation is complete, and has
+// begun: 0 to 1.
+func (t *Trainer) Progress() (complete, begun float64) { return t.progress.parts() }
 
 // Step runs a round of a run with a single member: Train, and Apply of its own result. If it fails
 // or ctx is cancelled, nothing has changed.

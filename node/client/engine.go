@@ -79,17 +79,18 @@ func (e *engine) underway() *core.Underway {
 		return nil
 	}
 	now := e.progress.Underway
-	now.Begun, now.Took = begunOf(e.trainer), e.tasks.Now().Sub(e.progress.started)
+	now.Complete, now.Begun = progressOf(e.trainer)
+	now.Took = e.tasks.Now().Sub(e.progress.started)
 	return &now
 }
 
-// begunOf returns the part of the running training's batch whose computation has begun; 1 if the trainer does
-// not know it.
-func begunOf(trainer env.Trainer) float64 {
+// progressOf returns the parts of the running training's batch whose computation is complete, and has begun; 0
+// and 1 if the trainer does not know them.
+func progressOf(trainer env.Trainer) (complete, begun float64) {
 	if knows, ok := trainer.(env.Progressive); ok {
-		return knows.Begun()
+		return knows.Progress()
 	}
-	return 1
+	return 0, 1
 }
 
 // start starts work of the trainer, which must be idle. do runs in a task. After it, the loop calls

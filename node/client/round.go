@@ -162,7 +162,7 @@ func (n *Node) startTraining(w core.Train, batch data.Batch, begun func(context.
 			}
 			return err
 		})
-		begun := begunOf(trainer)
+		complete, begun := progressOf(trainer)
 		if t.err == nil && own != nil {
 			t.err = own.Made(t.payload, batch.Receipt)
 		}
@@ -180,7 +180,7 @@ func (n *Node) startTraining(w core.Train, batch data.Batch, begun func(context.
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
 			Tokens: progress.Tokens, Seconds: took.Seconds(),
 		}
-		t.measured = core.Measured{Underway: core.Underway{Step: step, Tokens: progress.Tokens, Begun: begun, Took: took}, Result: t.err == nil}
+		t.measured = core.Measured{Underway: core.Underway{Step: step, Tokens: progress.Tokens, Took: took, Complete: complete, Begun: begun}, Result: t.err == nil}
 		t.cancelled = ctx.Err() != nil
 		return t
 	}, func(t training) {

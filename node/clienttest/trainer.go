@@ -48,7 +48,8 @@ type Trainer struct {
 	cold        [2]uint32
 	loads       int
 	busy        bool
-	begun       float64 // part of the running training
+	complete    float64 // part of the running training, as Progress returns it
+	begun       float64
 	speculation *speculation
 }
 
@@ -188,15 +189,15 @@ func header(step uint32, batch assign.BatchID, trainer [32]byte) []byte {
 // compute takes the time of a training.
 func (f *Trainer) compute(ctx context.Context, sequences int) error {
 	if f.Each == nil {
-		f.setBegun(1)
+		f.advance(0, 1)
 		return pause.For(ctx, f.Duration)
 	}
-	f.setBegun(0)
+	f.advance(0, 0)
 	if err := pause.For(ctx, f.Duration); err != nil {
 		return err
 	}
 	for i := range sequences {
-		f.setBegun(float64(i+1) / float64(sequences))
+		f.advance(float64(i)/float64(sequences), float64(i+1)/float64(sequences))
 		if err := pause.For(ctx, f.Each()); err != nil {
 			return err
 		}
@@ -204,17 +205,17 @@ func (f *Trainer) compute(ctx context.Context, sequences int) error {
 	return nil
 }
 
-func (f *Trainer) setBegun(part float64) {
+func (f *Trainer) advance(complete, begun float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.begun = part
+	f.complete, f.begun = complete, begun
 }
 
-// Begun implements env.Progressive.
-func (f *Trainer) Begun() float64 {
+// Progress implements env.Progressive.
+func (f *Trainer) Progress() (complete, begun float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.begun
+	return f.complete, f.begun
 }
 
 // Train implements env.Trainer.

@@ -24,8 +24,9 @@ type (
 type Underway struct {
 	Step   uint32
 	Tokens int
-	Begun  float64       // part of the tokens whose computation has begun, 0 to 1
 	Took   time.Duration // without waiting
+
+	Complete, Begun float64 // parts of the tokens whose computation is complete, and has begun: 0 to 1
 }
 
 // Offered means that the run knows a new offer.
@@ -36,32 +37,12 @@ func (Offered) report() {}
 func (Offering) event() {}
 func (Measured) event() {}
 
-// watch is the progress of a training since it began, as far as it was observed.
-type watch struct {
-	step     uint32
-	begun    float64
-	complete float64       // part that was complete when begun changed last; 0: unknown
-	at       time.Duration // time until then
-}
+// most returns the highest possible speed of the training: the part in progress ends now.
+func (u *Underway) most() float64 { return levelOf(float64(u.Tokens)*u.Begun, u.Took) }
 
-// look updates the progress.
-func (w *watch) look(t *Underway) {
-	switch {
-	case t.Step != w.step, t.Begun < w.begun:
-		*w = watch{step: t.Step, begun: t.Begun}
-	case t.Begun > w.begun:
-		w.complete, w.begun, w.at = w.begun, t.Begun, t.Took
-	}
-}
-
-// level returns the speed of a training up to now. The part in progress may end now, and the complete
-// parts took a known time; the lower speed counts.
-func (w *watch) level(t *Underway) float64 {
-	level := levelOf(float64(t.Tokens)*t.Begun, t.Took)
-	if w.step == t.Step && w.complete > 0 {
-		level = min(level, levelOf(float64(t.Tokens)*w.complete, w.at))
-	}
-	return level
+// likely returns the probable speed: half of the part in progress is complete.
+func (u *Underway) likely() float64 {
+	return levelOf(float64(u.Tokens)*(u.Begun+u.Complete)/2, u.Took)
 }
 
 // slowTraining is how many times as long as expected a training may take before the member offers less.
@@ -81,7 +62,6 @@ const rehearsalWait = 5 * time.Second
 // share otherwise. A restarted process measures anew, so an old offer does not stay.
 type offers struct {
 	speed     speed
-	watch     watch
 	slow      uint8     // level of a training that is slower than expected; counts until the next measurement; 0: none
 	rehearsed bool      // a rehearsal has started
 	since     time.Time // when the first rehearsal could start
@@ -137,18 +117,16 @@ func (o *offers) look(c *common, e Offering) {
 // check compares the progress of a training with the level that determined the size of its batch. If the
 // training takes much longer, the member offers less, so that the run excuses a missing result.
 func (o *offers) check(c *common, me *coordinator.Client, t *Underway) {
-	o.watch.look(t)
 	expected := c.levelIn(t.Step, me)
 	if expected == 0 || int(me.Offer)+excuseLevels <= int(expected) || t.Begun == 0 {
 		return
 	}
-	level := o.watch.level(t)
 	should := float64(t.Tokens) / math.Exp2((float64(expected)+0.5)/8) // seconds
-	over := float64(t.Tokens)/math.Exp2(level/8) - should
+	over := float64(t.Tokens)/math.Exp2(t.most()/8) - should
 	if t.Took.Seconds() < should/2 || over <= (slowTraining-1)*should || over <= LeastWitnessWait.Seconds() {
 		return // half of the expected time gives a better estimate, and is before the end of the round
 	}
-	o.slow = min(floorOf(level), max(expected, excuseLevels+1)-excuseLevels)
+	o.slow = min(floorOf(t.likely()), max(expected, excuseLevels+1)-excuseLevels)
 }
 
 // levelIn returns the member's level in the running round, or in the next one; 0: none, or unknown.
@@ -172,22 +150,18 @@ func (o *offers) measured(e Measured) {
 	if e.Tokens == 0 || e.Begun == 0 || e.Took <= 0 {
 		return
 	}
-	level := levelOf(float64(e.Tokens)*e.Begun, e.Took)
-	if !e.Result {
-		level = o.watch.level(&e.Underway)
-	}
 	switch {
 	case e.Rehearsal:
 		if !o.speed.isKnown() {
-			o.speed.guess(level)
+			o.speed.guess(e.most())
 		}
 		return
 	case e.Result:
-		o.speed.add(level)
+		o.speed.add(e.most())
 	case !o.speed.isKnown() && e.Took >= LeastWitnessWait:
-		o.speed.guess(level)
-	case o.speed.isKnown() && level < o.speed.mean-slowLevel:
-		o.speed.add(level)
+		o.speed.guess(e.likely())
+	case o.speed.isKnown() && e.most() < o.speed.mean-slowLevel:
+		o.speed.add(e.likely())
 	default:
 		return
 	}

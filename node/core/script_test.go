@@ -48,8 +48,10 @@ import (
 //	round step=N [own=BATCH] [witness] [over] [judges] [proved]    the client is in a round, whose trainers are
 //	                   awaited; over: it has ended; proved: the run has the client's proof
 //	results from=CLIENTS late=CLIENTS    the trainers with and without a result here; at first all are late
-//	underway tokens=N took=TIME [begun=PERCENT] [ahead]    a training of the running round, or of the next one
-//	trained tokens=N took=TIME [begun=PERCENT] [cancelled] [rehearsed]    the speed of a training that ended
+//	underway tokens=N took=TIME [begun=PERCENT [complete=PERCENT]] [ahead]    a training of the running round, or
+//	                   of the next one
+//	trained tokens=N took=TIME [begun=PERCENT [complete=PERCENT]] [cancelled] [rehearsed]    the speed of a
+//	                   training that ended
 //	accuses step=N     the client examines the members of a round
 //
 // Further facts:

@@ -89,7 +89,7 @@ func (s *script) trainingOf(t *testing.T, d *datadriven.TestData) Underway {
 	}
 	u := Underway{Step: s.state.Progress.Step, Tokens: int(numberOf(d, "tokens")), Begun: 1, Took: took}
 	if d.HasArg("begun") {
-		u.Begun = float64(numberOf(d, "begun")) / 100
+		u.Complete, u.Begun = float64(numberOf(d, "complete"))/100, float64(numberOf(d, "begun"))/100
 	}
 	if d.HasArg("ahead") {
 		u.Step++

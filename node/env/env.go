@@ -171,9 +171,9 @@ type Speculator interface {
 
 // Progressive is a Trainer that knows the progress of a training.
 type Progressive interface {
-	// Begun returns the part of the running training's batch whose computation has begun, 0 to 1. It
-	// may be called at any time.
-	Begun() float64
+	// Progress returns the parts of the running training's batch whose computation is complete, and
+	// has begun: 0 to 1. It may be called at any time.
+	Progress() (complete, begun float64)
 }
 
 // Lender is a Trainer whose model can be read without a copy.

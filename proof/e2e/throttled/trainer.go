@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/psyche-go/psyche/base/pause"
@@ -17,17 +16,29 @@ import (
 // trainer is a trainer that waits for each sequence.
 type trainer struct {
 	env.Trainer
-	each  string        // path of the file with the time
-	begun atomic.Uint64 // bits of Begun
+	each string // path of the file with the time
+
+	mu              sync.Mutex
+	complete, begun float64
 }
 
-// Begun implements env.Progressive.
-func (t *trainer) Begun() float64 { return math.Float64frombits(t.begun.Load()) }
+// Progress implements env.Progressive.
+func (t *trainer) Progress() (complete, begun float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.complete, t.begun
+}
+
+func (t *trainer) advance(complete, begun float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.complete, t.begun = complete, begun
+}
 
 // Train implements env.Trainer.
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	for i := range batch.Sequences {
-		t.begun.Store(math.Float64bits(float64(i+1) / float64(len(batch.Sequences))))
+		t.advance(float64(i)/float64(len(batch.Sequences)), float64(i+1)/float64(len(batch.Sequences)))
 		each, err := t.time()
 		if err != nil {
 			return nil, 0, err
@@ -36,6 +47,7 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 			return nil, 0, err
 		}
 	}
+	t.advance(1, 1)
 	return t.Trainer.Train(ctx, step, batch, begun)
 }
 
