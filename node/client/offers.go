@@ -16,8 +16,8 @@ const rehearsalTime = 500 * time.Millisecond
 // errRehearsed ends a training of a rehearsal.
 var errRehearsed = errors.New("rehearsed")
 
-// rehearse measures the speed of training on sequences of the first batch: on one, then on twice as many, until that
-// takes long enough. The model and the optimizer do not change, because each training ends before its result.
+// rehearse measures the speed of training on sequences of the first batch. It begins with one sequence, and doubles
+// the number until a training takes rehearsalTime. The model and the optimizer do not change, because each training ends before its result.
 func (e *engine) rehearse(step uint32, batch data.Batch, take func(core.Measured)) {
 	trainer, tasks := e.trainer, e.tasks
 	start(e, core.Rehearse{}, func(ctx context.Context) core.Measured {

@@ -20,7 +20,7 @@ func sharesConfig(members uint16, rounds, batch uint32) coordinator.Config {
 	return config
 }
 
-// sharesRound is what the host saw of one round.
+// sharesRound is the host's view of one round.
 type sharesRound struct {
 	opened  time.Time
 	sizes   map[identity.ID]int // sequences of each member

@@ -198,7 +198,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestShares checks that a run with shares by speed shows what its members offer, and the sizes of their batches.
+// TestShares checks that a run with shares by speed shows the offers of its members and the sizes of their batches.
 func TestShares(t *testing.T) {
 	s := inWarmup(t)
 	s.Config.SharesBySpeed, s.Config.GlobalBatchSizeStart, s.Config.GlobalBatchSizeEnd = true, 17, 17
