@@ -38,13 +38,15 @@ func TestSharesBySpeed(t *testing.T) {
 	}
 }
 
-// newSharesNetwork is newNetwork with shares by speed, and rounds of some number of sequences.
+// newSharesNetwork is newNetwork with the dummy model, shares by speed, and rounds of some number of sequences.
 func newSharesNetwork(t *testing.T, r rules, batch int) *network {
 	t.Helper()
 	n := newNetwork(t, r)
 	n.change("verification_percent = 0", "verification_percent = 0\nshares_by_speed = true")
 	n.change("global_batch_size_start = 6", fmt.Sprintf("global_batch_size_start = %d", batch))
 	n.change("global_batch_size_end = 6", fmt.Sprintf("global_batch_size_end = %d", batch))
+	n.change("[model.LLM.checkpoint.Local]", "[model.LLM.checkpoint.Dummy]") // it needs hardly any processor time
+	n.change(fmt.Sprintf("path = %q", n.model), `repo_id = ""`)
 	program := filepath.Join(n.dir, "throttled")
 	if err := testbed.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/throttled", "CGO_ENABLED=1"); err != nil {
 		t.Fatal(err)

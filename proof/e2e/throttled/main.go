@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/learn/model"
-	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/learn/train/dummy"
 	"github.com/psyche-go/psyche/net/p2p"
 	"github.com/psyche-go/psyche/net/p2p/blob"
 	"github.com/psyche-go/psyche/node/client"
@@ -64,9 +64,6 @@ func (s *settings) takePart(ctx context.Context, logger *slog.Logger) (err error
 	if err != nil {
 		return err
 	}
-	if err := torch.Load(torch.Options{Threads: 1}); err != nil {
-		return err
-	}
 	events, err := event.Open(s.eventsPath)
 	if err != nil {
 		return err
@@ -84,7 +81,7 @@ func (s *settings) takePart(ctx context.Context, logger *slog.Logger) (err error
 		return err
 	}
 	factory := member.NewFactory(member.Options{
-		Train: train.Options{MicroBatch: 1, Threads: 1, RunID: s.runID, TrainerID: key.ID(), Logger: logger},
+		Train: train.Options{RunID: s.runID, TrainerID: key.ID(), Logger: logger},
 		OpenData: func(ctx context.Context, run config.Model, of model.Description) (data.Provider, error) {
 			return data.New(ctx, run.DataLocations, data.Options{SeqLen: int(run.MaxSeqLen), VocabSize: of.VocabSize, Logger: logger})
 		},
@@ -107,10 +104,10 @@ func (s *settings) takePart(ctx context.Context, logger *slog.Logger) (err error
 	return joined.Run(ctx)
 }
 
-// initial reads the run's starting model.
+// initial returns the run's starting model.
 func initial(_ context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-	if from.Kind != coordinator.CheckpointLocal {
-		return checkpoint.Snapshot{}, fmt.Errorf("the run's initial model has kind %v, want Local", from.Kind)
+	if from.Kind != coordinator.CheckpointDummy {
+		return checkpoint.Snapshot{}, fmt.Errorf("the run's initial model has kind %v, want Dummy", from.Kind)
 	}
-	return checkpoint.ReadDir(from.Repo)
+	return dummy.Model(), nil
 }
