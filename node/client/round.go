@@ -22,7 +22,7 @@ func (n *Node) roundTrain() {
 	step := n.run.state.Progress.Step
 	_, ahead := n.engine.Ahead(step + 1)
 	n.engine.CancelTraining(func(of uint32) bool { return of == step || ahead })
-	n.step(core.Offering{Training: n.engine.underway()})
+	n.step(n.rounds.of[step].offering(n.engine.underway(), n.run.myself()))
 	rs := n.keepUp()
 	if rs == nil || n.member.Leave.Begun() {
 		return
@@ -287,7 +287,7 @@ func (n *Node) roundWitness() {
 	next := n.run.state.Progress.Step + 1
 	_, ahead := n.engine.Ahead(next)
 	n.engine.CancelTraining(func(uint32) bool { return ahead })
-	n.step(core.Offering{Training: n.engine.underway()})
+	n.step(core.Offering{})
 	if rs := n.keepUp(); rs != nil && !n.member.Leave.Begun() {
 		n.sendWitness(rs, true)
 		n.takeOwed()

@@ -112,6 +112,15 @@ func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.T
 	return rs
 }
 
+// offering returns the event that compares this client's offer with its speed. rs is nil if the round is unknown.
+func (rs *roundState) offering(training *core.Underway, me coordinator.ClientID) core.Offering {
+	if rs == nil {
+		return core.Offering{}
+	}
+	held, all := rs.Progress(func(id coordinator.ClientID) bool { return id != me })
+	return core.Offering{Training: training, Part: &rs.Part, Held: len(held), Other: len(all)}
+}
+
 // part returns this client's part in the round; nil: the round is unknown.
 func (rs *roundState) part() *core.Part {
 	if rs == nil {

@@ -10,7 +10,11 @@ import (
 // Events of the offers of a run with shares by speed.
 type (
 	// Offering compares the member's offer with its speed. The caller repeats it after every other event.
-	Offering struct{ Training *Underway } // nil: the trainer computes no gradient of a batch
+	Offering struct {
+		Training    *Underway // nil: the trainer computes no gradient of a batch
+		Part        *Part     // in the running round; nil: none
+		Held, Other int       // results of other trainers in the round that are here, and other trainers
+	}
 
 	// Measured is the speed of a training that has ended, without waiting.
 	Measured struct {
@@ -102,8 +106,8 @@ func (o *offers) look(c *common, e Offering) {
 	if !s.Config.SharesBySpeed || !ok || me.State != coordinator.Healthy || c.Leave.Begun() {
 		return
 	}
-	if e.Training != nil {
-		o.check(c, me, e.Training)
+	if e.Training != nil && e.Part != nil && e.Training.Step == e.Part.Step {
+		o.check(c, me, e)
 	}
 	level := o.speed.level(me.Offer)
 	if o.slow > 0 {
@@ -114,28 +118,37 @@ func (o *offers) look(c *common, e Offering) {
 	}
 }
 
-// check compares the progress of a training with the level that determined the size of its batch. If the
-// training takes much longer, the member offers less, so that the run excuses a missing result.
-func (o *offers) check(c *common, me *coordinator.Client, t *Underway) {
-	expected := c.levelIn(t.Step, me)
+// check compares the progress of a training with the level that determined the size of its batch, and with
+// the other members, after half of their results are here. If the training takes much longer, the member offers
+// less, so that the run excuses a missing result. If all members are slow, the round waits for all.
+func (o *offers) check(c *common, me *coordinator.Client, e Offering) {
+	t := e.Training
+	if e.Other == 0 || 2*e.Held < e.Other {
+		return
+	}
+	if e.Part.half.IsZero() {
+		e.Part.half = c.now
+	}
+	expected := c.levelIn(e.Part.Step, me)
 	if expected == 0 || int(me.Offer)+excuseLevels <= int(expected) || t.Begun == 0 {
 		return
 	}
 	should := float64(t.Tokens) / math.Exp2((float64(expected)+0.5)/8) // seconds
+	if t.Took.Seconds() < should/2 {
+		return // the estimate is not good enough yet
+	}
+	should = max(should, e.Part.half.Sub(e.Part.Opened).Seconds())
 	over := float64(t.Tokens)/math.Exp2(t.most()/8) - should
-	if t.Took.Seconds() < should/2 || over <= (slowTraining-1)*should || over <= LeastWitnessWait.Seconds() {
-		return // half of the expected time gives a better estimate, and is before the end of the round
+	if over <= (slowTraining-1)*should || over <= LeastWitnessWait.Seconds() {
+		return
 	}
 	o.slow = min(floorOf(t.likely()), max(expected, excuseLevels+1)-excuseLevels)
 }
 
-// levelIn returns the member's level in the running round, or in the next one; 0: none, or unknown.
+// levelIn returns the member's level in the running round; 0: none, or unknown.
 func (c *common) levelIn(step uint32, me *coordinator.Client) uint8 {
 	round := c.state.CurrentRound()
 	if round == nil || step != round.Step {
-		if step == c.state.Progress.Step+1 {
-			return me.Level
-		}
 		return 0
 	}
 	if member, ok := round.MemberIndex(me.ID); ok {

@@ -17,6 +17,8 @@ type Part struct {
 	Whole   time.Time // when the results of all healthy members were first seen to be here; zero: not yet, or not observed
 	Trained bool      // training has started
 
+	half time.Time // when half of the other trainers' results were first seen to be here; zero: not yet, or not observed
+
 	ahead assign.BatchID // batch of the next round whose training was started ahead; it starts ahead only once
 
 	reported bool // the member reported that everything that can be expected is held

@@ -48,8 +48,7 @@ import (
 //	round step=N [own=BATCH] [witness] [over] [judges] [proved]    the client is in a round, whose trainers are
 //	                   awaited; over: it has ended; proved: the run has the client's proof
 //	results from=CLIENTS late=CLIENTS    the trainers with and without a result here; at first all are late
-//	underway tokens=N took=TIME [begun=PERCENT [complete=PERCENT]] [ahead]    a training of the running round, or
-//	                   of the next one
+//	underway tokens=N took=TIME [begun=PERCENT [complete=PERCENT]]    a training of the running round
 //	trained tokens=N took=TIME [begun=PERCENT [complete=PERCENT]] [cancelled] [rehearsed]    the speed of a
 //	                   training that ended
 //	accuses step=N     the client examines the members of a round
@@ -138,7 +137,7 @@ func (s *script) look() {
 	s.pass(Look{
 		Held: s.held(), Replica: s.fact("replica") || s.replica != nil, Loaded: s.fact("loaded"), Returns: s.fact("returning"), SitsDown: s.fact("may-sit"),
 	})
-	s.pass(Offering{s.underway})
+	s.pass(Offering{s.underway, s.parts[s.round.Step], len(s.arrived), max(0, len(s.late)+len(s.arrived)-1)})
 	if p := s.parts[s.round.Step]; p != nil && !s.Leave.Begun() {
 		s.train(p)
 		if s.pass(Attest{Part: p, Round: &s.round, Results: s, Over: s.over, Judges: s.judges}).Prove {

@@ -91,9 +91,6 @@ func (s *script) trainingOf(t *testing.T, d *datadriven.TestData) Underway {
 	if d.HasArg("begun") {
 		u.Complete, u.Begun = float64(numberOf(d, "complete"))/100, float64(numberOf(d, "begun"))/100
 	}
-	if d.HasArg("ahead") {
-		u.Step++
-	}
 	return u
 }
 
