@@ -67,6 +67,7 @@ const rehearsalWait = 5 * time.Second
 type offers struct {
 	speed     speed
 	slow      uint8     // level of a training that is slower than expected; counts until the next measurement; 0: none
+	delayed   bool      // the newest training took so much longer than expected that its result may be too late
 	rehearsed bool      // a rehearsal has started
 	since     time.Time // when the first rehearsal could start
 }
@@ -110,8 +111,11 @@ func (o *offers) look(c *common, e Offering) {
 		o.check(c, me, e)
 	}
 	level := o.speed.level(me.Offer)
-	if o.slow > 0 {
+	switch base := int(max(c.levelIn(s.Progress.Step, me), me.Level)); {
+	case o.slow > 0:
 		level = min(level, o.slow)
+	case level > 0 && !o.delayed: // the run must not excuse a member whose results come in time
+		level = uint8(max(int(level), min(base-excuseLevels+1, int(me.Offer))))
 	}
 	if level > 0 && level != me.Offer && !me.Offered {
 		c.submit(OfferKind, s.Progress.Step, coordinator.Offer{Step: s.Progress.Step, Level: level})
@@ -163,6 +167,8 @@ func (o *offers) measured(e Measured) {
 	if e.Tokens == 0 || e.Begun == 0 || e.Took <= 0 {
 		return
 	}
+	expected := float64(e.Tokens) * e.Begun / math.Exp2(o.speed.mean/8) // seconds
+	o.delayed = o.speed.isKnown() && (e.Took.Seconds()-expected) > LeastWitnessWait.Seconds()
 	switch {
 	case e.Rehearsal:
 		if !o.speed.isKnown() {
