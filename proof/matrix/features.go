@@ -17,6 +17,7 @@ var features = []cover.Feature{
 	{Name: "lag", Levels: []string{"1", "2"}},
 	{Name: "audits", Levels: []string{"0", "30", "50"}},
 	{Name: "clip", Levels: []string{"on", "off"}},
+	{Name: "shares", Levels: []string{"equal", "speeds"}},
 	{Name: "witnesses", Levels: []string{"all", "few"}},
 	{Name: "admission", Levels: []string{"open", "keys", "delegates"}},
 	{Name: "epochs", Levels: []string{"rounds", "time"}},
@@ -52,6 +53,8 @@ var refusals = []refusal{
 	{map[string]string{"results": "values", "audits": "50", "clip": "off"}, "set clip_grad_norm"},
 	{map[string]string{"results": "dummy", "audits": "30", "clip": "off"}, "set clip_grad_norm"},
 	{map[string]string{"results": "dummy", "audits": "50", "clip": "off"}, "set clip_grad_norm"},
+	{map[string]string{"audits": "30", "shares": "speeds"}, "audits do not support shares by speed"},
+	{map[string]string{"audits": "50", "shares": "speeds"}, "audits do not support shares by speed"},
 }
 
 // row is one run: a level of each feature.

@@ -61,6 +61,9 @@ func (r row) state(w *world) ([]byte, error) {
 		"verification_percent": audits, "probation_steps": probation, "witness_nodes": 0, "total_steps": all,
 		"global_batch_size_start": batch, "global_batch_size_end": batch, "global_batch_size_warmup_tokens": 0,
 	}
+	if r.has("shares", "speeds") {
+		config["shares_by_speed"] = true
+	}
 	if r.has("witnesses", "few") {
 		config["witness_nodes"] = witnesses
 	}
