@@ -44,9 +44,13 @@ func (Measured) event() {}
 // most returns the highest possible speed of the training: the part in progress ends now.
 func (u *Underway) most() float64 { return levelOf(float64(u.Tokens)*u.Begun, u.Took) }
 
-// likely returns the probable speed: half of the part in progress is complete.
-func (u *Underway) likely() float64 {
-	return levelOf(float64(u.Tokens)*(u.Begun+u.Complete)/2, u.Took)
+// least returns the speed without the part in progress, or with half of it if no part is complete.
+func (u *Underway) least() float64 {
+	part := u.Complete
+	if part == 0 {
+		part = u.Begun / 2
+	}
+	return levelOf(float64(u.Tokens)*part, u.Took)
 }
 
 // slowTraining is how many times as long as expected a training may take before the member offers less.
@@ -146,7 +150,7 @@ func (o *offers) check(c *common, me *coordinator.Client, e Offering) {
 	if over <= (slowTraining-1)*should || over <= LeastWitnessWait.Seconds() {
 		return
 	}
-	o.slow = min(floorOf(t.likely()), max(expected, excuseLevels+1)-excuseLevels)
+	o.slow = min(floorOf(t.least()), max(expected, excuseLevels+1)-excuseLevels)
 }
 
 // levelIn returns the member's level in the running round; 0: none, or unknown.
@@ -178,9 +182,9 @@ func (o *offers) measured(e Measured) {
 	case e.Result:
 		o.speed.add(e.most())
 	case !o.speed.isKnown() && e.Took >= LeastWitnessWait:
-		o.speed.guess(e.likely())
+		o.speed.guess(e.least())
 	case o.speed.isKnown() && e.most() < o.speed.mean-slowLevel:
-		o.speed.add(e.likely())
+		o.speed.add(e.least())
 	default:
 		return
 	}
