@@ -33,8 +33,8 @@ func (p plan) owner(batch event.Batch) string {
 func batchOf(b assign.BatchID) event.Batch { return event.Batch{b.Start, b.End} }
 
 // readPlans replays the journal and returns the started rounds, by step from 1. It checks that
-// every step started once, that the positions of each round follow those of the previous round, that
-// the batches of a round cover the round's positions, each once, and that the ledger balances.
+// every step started once, that rounds have adjacent positions, that the batches of a round cover the
+// round's positions, each once, and that the ledger balances.
 func readPlans(t *testing.T, n *network) []plan {
 	t.Helper()
 	var plans []plan

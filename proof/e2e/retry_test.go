@@ -14,7 +14,7 @@ import (
 )
 
 // TestLostSequencesReturn kills a client while it trains, and restarts it later. Another round must train the
-// sequences of the killed client's batch, and every sequence must count once, except those of the last rounds.
+// sequences of the killed client's batch, and every sequence must count once, except sequences of the last rounds.
 func TestLostSequencesReturn(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)
