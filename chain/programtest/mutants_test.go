@@ -202,7 +202,7 @@ var mutants = []mutation{
 	{"offer.c", "round_denied(r, score)", "true"},
 	{"offer.c", "3 * denied > (owners > 3 ? owners : 3)", "3 * denied >= (owners > 3 ? owners : 3)"},
 	{"offer.c", "(owners > 3 ? owners : 3)", "owners"},
-	{"offer.c", "if (!client || client->level == 0) continue;", "if (!client) continue;"},
+	{"offer.c", "if (!client || client->level == 0 || round->levels[member] == 0) continue;", "if (!client || client->level == 0) continue;"},
 	{"offer.c", "if (!client) client = lookup_find(&exited, &round->members[member]);", ""},
 	{"offer.c", "if (level > reference + SHARE_RANGE) level = reference + SHARE_RANGE;", ""},
 	{"offer.c", "client_is_excused(client, round->levels[member])", "client_is_excused(client, level)"},

@@ -38,6 +38,17 @@ func TestFallStartsAtTheHighestShare(t *testing.T) {
 	s.wantLevel("a", 112+levelSlowGrowth) // it is late, and its result counts with a share of the level 112
 }
 
+// TestRoundsWithoutLevelsLowerNone checks a missing result of a round in which a member had no level, so that its batch
+// could be too large for it.
+func TestRoundsWithoutLevelsLowerNone(t *testing.T) {
+	s := newSharesRun(t, "a", "b", "c", "d", "e", "f")
+	s.setLevel("a", 100)
+	member, _ := s.CurrentRound().MemberIndex(clientID("a"))
+	s.CurrentRound().Levels[member] = 0
+	s.without(nil, "a")
+	s.wantLevel("a", 100)
+}
+
 // TestHighLevelsAreExcused checks that the end of a round excuses the members for which the round did not wait, also if
 // their offers are above the highest level that counts.
 func TestHighLevelsAreExcused(t *testing.T) {

@@ -98,8 +98,8 @@ func (s *State) judge(round *Round, reference uint8) {
 		if client == nil {
 			client = exited.find(id)
 		}
-		if client == nil || client.Level == 0 {
-			continue
+		if client == nil || client.Level == 0 || round.Levels[member] == 0 {
+			continue // before the first seal, the size of a batch does not follow the speed
 		}
 		level := min(round.Levels[member], uint8(highest))
 		switch {

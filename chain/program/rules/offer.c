@@ -87,7 +87,7 @@ static void state_judge(struct state *s, struct round *round, const uint8_t outc
 	for (uint32_t member = 0; member < round->member_count; member++) {
 		struct client *client = lookup_find(&members, &round->members[member]);
 		if (!client) client = lookup_find(&exited, &round->members[member]);
-		if (!client || client->level == 0) continue;
+		if (!client || client->level == 0 || round->levels[member] == 0) continue;
 		uint32_t outcome = outcomes[member], level = round->levels[member];
 		if (level > reference + SHARE_RANGE) level = reference + SHARE_RANGE;
 		if (outcome > RESULT_COUNTS && client_is_excused(client, round->levels[member])) {
@@ -106,6 +106,7 @@ static void state_judge(struct state *s, struct round *round, const uint8_t outc
 	}
 }
 
+// seal ports the second half of State.seal for one list of members.
 static void seal(struct clients *clients, uint32_t reference) {
 	for (uint32_t i = 0; i < clients->count; i++) {
 		struct client *client = &clients->list[i];

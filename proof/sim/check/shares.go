@@ -136,7 +136,7 @@ func (c *Checker) sealed(s *coordinator.State, ended *coordinator.Round, referen
 			highest = max(highest, level+mostGrowth)
 		case !had:
 			highest += idleGrowth
-		case denied:
+		case denied && level > 0:
 			lowest = max(1, min(lowest, level-fall))
 			highest = lowest
 		}
