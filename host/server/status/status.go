@@ -419,7 +419,7 @@ func (r Run) printClients(line printer) {
 		if c.Probation > 0 {
 			probation = ", " + event.OnProbation(c.Probation, "its")
 		}
-		line(title("members", i), "%s %s%s%s%s", c.ID, c.State, r.claim(c.ID), c.Share.text(), probation)
+		line(title("members", i), "%s %s%s%s%s", c.ID, c.State, r.claim(c.ID), c.text(), probation)
 	}
 	for i, c := range r.Exited {
 		line(title("exited", i), "%s %s%s", c.ID, c.State, r.claim(c.ID))
