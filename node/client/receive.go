@@ -40,8 +40,11 @@ func (n *Node) openRounds() {
 			}
 			rs = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
 			before := n.rounds.of[round.Step-1]
-			if before != nil && before.EpochStart == rs.EpochStart && n.engine.Lag() > 1 {
-				rs.Follow(&before.Part, before.trainers(), rs.trainers())
+			if before != nil && before.EpochStart == rs.EpochStart {
+				rs.Follow(&before.Part)
+				if n.engine.Lag() > 1 {
+					rs.Ahead(&before.Part, before.trainers(), rs.trainers())
+				}
 			}
 			if before != nil && !before.Whole.IsZero() {
 				n.engine.outlook.Wait = rs.Opened.Sub(before.Whole)

@@ -163,6 +163,11 @@ func (a awaited) Awaited() (held, all []coordinator.ClientID) {
 	return a.Progress(a.run.awaits(a.Tally))
 }
 
+// Members returns the round's members for which rounds wait.
+func (a awaited) Members() []coordinator.ClientID {
+	return slices.DeleteFunc(slices.Clone(a.Round.Members), func(id coordinator.ClientID) bool { return !a.run.fit[id] || a.run.slow[id] })
+}
+
 // wellAnswered reports whether an honest member has answered a request about the finished round: more
 // members have answered than can be dishonest, which are fewer than a third of the epoch's first ones.
 func (rs *roundState) wellAnswered() bool { return len(rs.answered) > (rs.seats-1)/3 }

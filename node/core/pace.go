@@ -23,19 +23,27 @@ type pace struct {
 	bound  map[coordinator.ClientID]bool          // trainers without a batch in the previous round: they may have started later than begun
 	came   map[coordinator.ClientID]time.Time     // when a trainer's result arrived
 	need   map[coordinator.ClientID]time.Duration // time that a trainer needed, from the newest round that shows it
+	most   map[coordinator.ClientID]time.Duration // shortest time in which a trainer with unknown need trained and waited for a round
+
+	guessed bool // the round waited because of a guess
+	guesses int  // number of earlier rounds of the epoch that did
 }
 
+// maxGuesses is the maximum number of rounds of an epoch that wait because of a guess. Malicious members
+// could otherwise use the guess in all rounds of an epoch.
+const maxGuesses = 8
+
 // newPace returns the pace of a round that starts now. It assumes that no trainer started earlier; see
-// follow.
+// ahead.
 func newPace(opened time.Time) pace {
 	return pace{
 		opened: opened, begun: make(map[coordinator.ClientID]time.Time), bound: make(map[coordinator.ClientID]bool),
-		came: make(map[coordinator.ClientID]time.Time), need: make(map[coordinator.ClientID]time.Duration),
+		came: make(map[coordinator.ClientID]time.Time), need: make(map[coordinator.ClientID]time.Duration), most: make(map[coordinator.ClientID]time.Duration),
 	}
 }
 
-// follow takes into account that trainers may have started during the previous round.
-func (p *pace) follow(before *pace, trainersBefore, trainers []coordinator.ClientID) {
+// ahead takes into account that trainers may have started during the previous round.
+func (p *pace) ahead(before *pace, trainersBefore, trainers []coordinator.ClientID) {
 	trained := make(map[coordinator.ClientID]bool)
 	for _, id := range trainersBefore {
 		trained[id] = true
@@ -50,7 +58,16 @@ func (p *pace) follow(before *pace, trainersBefore, trainers []coordinator.Clien
 		}
 		p.bound[id] = !trained[id]
 	}
+}
+
+// follow takes over what the epoch's earlier rounds showed.
+func (p *pace) follow(before *pace) {
 	maps.Copy(p.need, before.need)
+	maps.Copy(p.most, before.most)
+	p.guesses = before.guesses
+	if before.guessed {
+		p.guesses++
+	}
 }
 
 // arrived records that a trainer's result has arrived.
@@ -71,20 +88,45 @@ func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 	}
 	// If the result may have been ready before the round, or its trainer may have started later, the
 	// trainer needed at most this time. Without this rule, a member that makes rounds longer would
-	// make all trainings seem longer.
+	// make all trainings seem longer. If the trainer's need is unknown, it remains unknown, because the
+	// trainer may be slower than most.
 	if before > 0 && (p.bound[id] || p.opened.Sub(since) >= before) {
+		if !known && need > before {
+			if most, waited := p.most[id]; !p.bound[id] && (!waited || need < most) {
+				p.most[id] = need
+			}
+			return
+		}
 		need = min(need, max(before, now.Sub(p.opened)))
 	}
 	p.need[id] = need
 }
 
-// typical returns how long the fastest two thirds of the epoch's trainers needed. It is zero if
-// nothing is known.
+// typical returns how long the fastest two thirds of the trainers with known needs needed. It is zero
+// if no need is known.
 func (p *pace) typical() time.Duration {
 	if len(p.need) == 0 {
 		return 0
 	}
 	return quickest(slices.Collect(maps.Values(p.need)), assign.Quorum(len(p.need)))
+}
+
+// expected returns how long two thirds of the members need, or if that is unknown, a guess, so that
+// slower members can show their needs. A member whose need is unknown counts as slower than all others.
+func (p *pace) expected(members []coordinator.ClientID) (need time.Duration, guessed bool) {
+	var needs []time.Duration
+	for _, id := range members {
+		if need, known := p.need[id]; known {
+			needs = append(needs, need)
+		} else if most, waited := p.most[id]; waited {
+			needs = append(needs, most)
+		}
+	}
+	guess := p.typical() * 8 / 5
+	if count := max(1, assign.Quorum(len(members))); len(needs) >= count {
+		return min(guess, quickest(needs, count)), false
+	}
+	return guess, true
 }
 
 // quickest returns the count-th shortest of the times.

@@ -34,9 +34,12 @@ func NewPart(step uint32, elected bool, now time.Time) Part {
 	return Part{Step: step, Elected: elected, Opened: now, pace: newPace(now)}
 }
 
-// Follow takes into account that the round's trainers may have started during the previous round.
-func (p *Part) Follow(before *Part, trainersBefore, trainers []coordinator.ClientID) {
-	p.pace.follow(&before.pace, trainersBefore, trainers)
+// Follow takes into account how long trainers needed in the epoch's previous rounds.
+func (p *Part) Follow(before *Part) { p.pace.follow(&before.pace) }
+
+// Ahead takes into account that the round's trainers may have started during the previous round.
+func (p *Part) Ahead(before *Part, trainersBefore, trainers []coordinator.ClientID) {
+	p.pace.ahead(&before.pace, trainersBefore, trainers)
 }
 
 // Results are the results of a round.
@@ -45,6 +48,8 @@ type Results interface {
 	Arrived() []coordinator.ClientID
 	// Awaited returns the trainers for which the round waits, and the ones whose results the member holds.
 	Awaited() (held, all []coordinator.ClientID)
+	// Members returns the members of the epoch for which rounds wait.
+	Members() []coordinator.ClientID
 }
 
 // complete reports whether a witness has waited long enough for a round's results: it holds all awaited
@@ -63,7 +68,7 @@ func (p *Part) complete(r Results, now time.Time) bool {
 	if p.Most.IsZero() {
 		p.Most = now
 	}
-	return len(held) == len(all) || now.After(p.deadline(held, quorum))
+	return len(held) == len(all) || p.late(r.Members(), now)
 }
 
 // WitnessWait returns how long a witness waits for the last third of the results after it holds the
@@ -72,17 +77,24 @@ func (p *Part) WitnessWait() time.Duration {
 	return max(LeastWitnessWait, p.Most.Sub(p.Opened)/4)
 }
 
-// deadline returns the end of a witness's wait for missing results. The witness holds the results of
-// held, and quorum is two thirds of the awaited trainers. A trainer may start as late as the round
-// itself. It then has the time that most trainers needed, plus a quarter of it. "Most" means two
-// thirds of the trainers of the round or of the epoch, whichever needed less time, because a round may
-// have many slow trainers.
-func (p *Part) deadline(held []coordinator.ClientID, quorum int) time.Time {
-	needs := make([]time.Duration, len(held))
-	for i, id := range held {
-		needs[i] = p.pace.need[id]
+// late reports whether missing results are late. The witness holds the results of two thirds of the
+// awaited trainers. Too few members may have shown how long they need, for example in an epoch's first
+// rounds. The witness then waits longer, so that slower members can show it.
+func (p *Part) late(members []coordinator.ClientID, now time.Time) bool {
+	if !now.After(p.deadline(p.pace.typical())) {
+		return false
 	}
-	need := min(quickest(needs, quorum), p.pace.typical())
+	need, guess := p.pace.expected(members)
+	if guess && p.pace.guesses == maxGuesses || now.After(p.deadline(need)) {
+		return true
+	}
+	p.pace.guessed = p.pace.guessed || guess
+	return false
+}
+
+// deadline returns the end of a witness's wait for missing results. A trainer may start as late as the
+// round itself. It then has the time that two thirds of the epoch's trainers need, plus a quarter of it.
+func (p *Part) deadline(need time.Duration) time.Time {
 	until, other := p.Most.Add(p.WitnessWait()), p.Opened.Add(need+max(LeastWitnessWait, need/4))
 	if other.After(until) {
 		return other

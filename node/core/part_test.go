@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -45,6 +44,8 @@ func (held sixTrainers) Awaited() (arrived, all []coordinator.ClientID) {
 	return all[:held], all
 }
 
+func (sixTrainers) Members() []coordinator.ClientID { return trainerIDs(0, 1, 2, 3, 4, 5) }
+
 // trainerIDs returns the keys of trainers.
 func trainerIDs(numbers ...int) (ids []coordinator.ClientID) {
 	for _, n := range numbers {
@@ -63,9 +64,10 @@ func TestPaceAhead(t *testing.T) {
 		before.pace.arrived(id(i), at(came))
 	}
 	before.pace.need[id(2)] = 11 * time.Second
-	all := trainerIDs(0, 1, 2, 3, 4, 5)
+	before.pace.came[id(6)] = at(8) // without a known need
 	part := NewPart(2, true, at(22))
-	part.Follow(&before, all[:5], all) // the sixth had nothing to train, and the fifth did not deliver
+	part.Follow(&before)
+	part.Ahead(&before, trainerIDs(0, 1, 2, 3, 4, 6), trainerIDs(0, 1, 2, 3, 4, 5, 6)) // the sixth had nothing to train, and the fifth did not deliver
 	p := &part.pace
 	for i, test := range []struct {
 		came int // second of the arrival
@@ -76,7 +78,8 @@ func TestPaceAhead(t *testing.T) {
 		{22, 11 * time.Second}, // it may have waited since 11
 		{30, 18 * time.Second}, // from 12 to 30: not ready when the round began
 		{34, 12 * time.Second}, // from 22 to 34: it starts with the round
-		{30, 12 * time.Second}, // at most from 0 to 30; the typical need
+		{30, 0},                // at most from 0 to 30, more than the typical need: unknown
+		{22, 0},                // at most from 8 to 22, more than the typical need: unknown
 	} {
 		p.arrived(id(i), at(test.came))
 		if got := p.need[id(i)]; got != test.need {
@@ -86,25 +89,32 @@ func TestPaceAhead(t *testing.T) {
 	if got := p.typical(); got != 12*time.Second {
 		t.Errorf("two thirds need %v", got)
 	}
+	if len(p.most) != 1 || p.most[id(6)] != 14*time.Second {
+		t.Errorf("the longest needs are %v, want 14 s for member 6", p.most)
+	}
 	part.Most = at(22)
-	if got := part.deadline(all, 4); got != at(22+12+3) {
+	if got := part.deadline(p.typical()); got != at(22+12+3) {
 		t.Errorf("a witness waits until %v, want %v", got.Sub(start), at(37).Sub(start))
 	}
 }
 
-// slowestRound plays twelve rounds in which trainings take 9 s, members train ahead, and results
-// take a time to arrive. The first trainer of each round delivers just before witnesses stop
-// waiting. It returns the longest round.
-func slowestRound(arrival time.Duration, trainers func(round int) []int) (longest time.Duration) {
+// slowRounds plays 30 rounds in which trainings take 9 s, members train ahead, and results take a time
+// to arrive. The first trainer of each round delivers just before witnesses stop waiting. It returns the
+// longest round, and the number of rounds that were longer than a limit.
+func slowRounds(arrival, limit time.Duration, members int, trainers func(round int) []int) (longest time.Duration, longer int) {
 	const training = 9 * time.Second
 	opened, free := time.Unix(1000, 0), make(map[int]time.Time)
 	id := func(i int) coordinator.ClientID { return trainerIDs(i)[0] }
+	var all []coordinator.ClientID
+	for i := range members {
+		all = append(all, id(i))
+	}
 	var before *Part
-	for r := range 12 {
-		p, all := NewPart(uint32(r), true, opened), trainerIDs(trainers(r)...)
-		begin := opened
+	for r := range 30 {
+		p, begin := NewPart(uint32(r), true, opened), opened
 		if before != nil {
-			p.Follow(before, trainerIDs(trainers(r-1)...), all)
+			p.Follow(before)
+			p.Ahead(before, trainerIDs(trainers(r-1)...), trainerIDs(trainers(r)...))
 			begin = before.Opened
 		}
 		for _, i := range trainers(r)[1:] {
@@ -122,29 +132,86 @@ func slowestRound(arrival time.Duration, trainers func(round int) []int) (longes
 				p.Most = came
 			}
 		}
-		end := p.deadline(all[1:], assign.Quorum(len(all)))
-		p.pace.arrived(all[0], end)
+		end := p.Most
+		for !p.late(all, end) {
+			end = end.Add(50 * time.Millisecond)
+		}
+		p.pace.arrived(id(trainers(r)[0]), end)
+		if end.Sub(opened) > limit {
+			longer++
+		}
 		longest, opened, before = max(longest, end.Sub(opened)), end, &p
 	}
-	return longest
+	return longest, longer
 }
 
 // TestSlowMemberDoesNotSlowOthers checks a member that delivers as late as possible in each round.
-// Rounds take a quarter longer than trainings, and do not grow.
+// Rounds take a quarter longer than trainings, and do not grow. If few members have shown their need,
+// some rounds take twice the time of a training.
 func TestSlowMemberDoesNotSlowOthers(t *testing.T) {
 	always := func(int) []int { return []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11} }
 	others := func(r int) []int { return []int{0, 3*r + 1, 3*r + 2, 3*r + 3} }
 	for name, test := range map[string]struct {
 		arrival  time.Duration
+		members  int
 		trainers func(round int) []int
+		longer   int
 	}{
-		"results arrive at once":       {0, always},
-		"results take a second":        {1100 * time.Millisecond, always},
-		"new trainers in every round":  {0, others},
-		"new trainers on slower links": {1100 * time.Millisecond, others},
+		"results arrive at once":       {0, 12, always, 0},
+		"results take a second":        {1100 * time.Millisecond, 12, always, 0},
+		"new trainers in every round":  {0, 91, others, maxGuesses},
+		"new trainers on slower links": {1100 * time.Millisecond, 91, others, maxGuesses},
 	} {
-		if got, most := slowestRound(test.arrival, test.trainers), (9*time.Second+test.arrival)*5/4+2*time.Second; got > most {
-			t.Errorf("%s: a round lasts %v, want at most %v", name, got, most)
+		usual := (9*time.Second+test.arrival)*5/4 + 2*time.Second
+		longest, longer := slowRounds(test.arrival, usual, test.members, test.trainers)
+		if longer > test.longer || longest > usual*8/5 {
+			t.Errorf("%s: %d rounds last longer than %v, want at most %d; the longest lasts %v", name, longer, usual, test.longer, longest)
 		}
+	}
+}
+
+// TestWaitForUnknownNeeds checks how long a witness waits for a missing result if it knows the needs of
+// few members. The fast members need 10 s.
+func TestWaitForUnknownNeeds(t *testing.T) {
+	const fast = 10 * time.Second
+	members := trainerIDs(0, 1, 2, 3, 4, 5, 6, 7)
+	alone := NewPart(1, true, time.Unix(1000, 0))
+	alone.Most = alone.Opened.Add(fast)
+	if alone.late(nil, alone.Most) || !alone.late(nil, alone.Opened.Add(time.Minute)) {
+		t.Error("without members, the witness does not wait for the usual time")
+	}
+	for name, test := range map[string]struct {
+		fast    int             // members that have shown their needs
+		slower  []time.Duration // needs of further members
+		guesses int             // rounds of the epoch that have already waited longer
+		want    time.Duration
+		guess   bool
+	}{
+		"most needs are unknown":            {4, nil, 0, 2 * fast, true},
+		"too many rounds waited":            {4, nil, maxGuesses, fast * 5 / 4, false},
+		"two thirds are fast":               {6, nil, 0, fast * 5 / 4, false},
+		"two thirds are not fast":           {5, []time.Duration{14 * time.Second}, 0, 17500 * time.Millisecond, false},
+		"all needs are known":               {5, []time.Duration{14 * time.Second, 15 * time.Second, 16 * time.Second}, maxGuesses, 17500 * time.Millisecond, false},
+		"a member makes its need look long": {5, []time.Duration{time.Minute}, 0, 2 * fast, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			part := NewPart(1, true, time.Unix(1000, 0))
+			part.pace.guesses = test.guesses
+			for i, id := range members[:test.fast+len(test.slower)] {
+				if part.pace.need[id] = fast; i >= test.fast {
+					part.pace.need[id] = test.slower[i-test.fast]
+				}
+			}
+			part.Most = part.Opened.Add(fast)
+			end := part.Opened.Add(test.want)
+			if part.late(members, end) || !part.late(members, end.Add(1)) {
+				t.Errorf("the witness does not wait for exactly %v", test.want)
+			}
+			next := NewPart(2, true, end)
+			next.Follow(&part)
+			if got := next.pace.guesses > test.guesses; got != test.guess {
+				t.Errorf("the round waited because of a guess: %v", got)
+			}
+		})
 	}
 }

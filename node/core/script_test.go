@@ -501,6 +501,8 @@ func (s *script) Awaited() (held, all []coordinator.ClientID) {
 	return s.arrived, slices.Concat(s.arrived, s.late)
 }
 
+func (s *script) Members() []coordinator.ClientID { return slices.Concat(s.arrived, s.late) }
+
 func (s *script) Checkpoint(*coordinator.State) bool { return s.fact("checkpoint") }
 
 func (s *script) Newest(*coordinator.State) (r coordinator.Recorded) {

@@ -7,18 +7,28 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// aheadRun has the counts of a run with a lag of two rounds, in which all members train ahead.
+// aheadRun has the counts of a run.
 type aheadRun struct {
-	late    int   // members that were late
-	dropped int   // members that lost their seats, counted each time
-	took    int64 // time of 30 rounds
+	late    int    // members that were late
+	dropped int    // members that lost their seats, counted each time
+	first   uint32 // round that dropped a member first
+	took    int64  // time of 30 rounds
 }
 
-// runAhead simulates a run of honest members with equal machines, except for one machine whose
-// trainings take longer. longer is in percent.
-func runAhead(t *testing.T, seed uint64, audits uint8, train int64, longer int64) (r aheadRun) {
+// aheadPlan is the plan of a run of honest members with two kinds of machines.
+type aheadPlan struct {
+	clients  int
+	seed     uint64
+	audits   uint8 // verification_percent
+	applyLag uint32
+	slow     int   // slower machines
+	longer   int64 // additional training time of these machines, in percent
+}
+
+// runAhead simulates a run of honest members. On most machines, a training takes 9 s.
+func runAhead(t *testing.T, plan aheadPlan) (r aheadRun) {
 	t.Helper()
-	const rounds = 30
+	const rounds, train = 30, 9 * second
 	type mark struct {
 		id   coordinator.ClientID
 		step uint32
@@ -36,18 +46,18 @@ func runAhead(t *testing.T, seed uint64, audits uint8, train int64, longer int64
 		}
 		return changed
 	}}
-	w := newWorld(Options{Seed: seed, Clients: 12, Rounds: rounds, Faults: scenario.NoFaults, rules: watch})
+	w := newWorld(Options{Seed: plan.seed, Clients: plan.clients, Rounds: rounds, Faults: scenario.NoFaults, rules: watch})
 	defer w.workers.Close()
-	w.plan.ApplyLag = 2
+	w.plan.ApplyLag = plan.applyLag
 	k := &w.plan.Config
-	k.VerificationPercent, k.WitnessNodes = audits, 0
+	k.VerificationPercent, k.WitnessNodes = plan.audits, 0
 	k.MaxRoundTrainTime, k.RoundWitnessTime = uint64(3*train/1_000_000+8000), 3000
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps = rounds, 0, rounds
 	k.GlobalBatchSizeStart, k.GlobalBatchSizeEnd, k.GlobalBatchSizeWarmupTokens = 24, 24, 0
 	for i, m := range w.machines {
 		m.trainTime, m.trainLeast = train, train*9/10
-		if i == 0 {
-			m.trainTime, m.trainLeast = train*(100+longer)/100, train*(95+longer)/100
+		if i < plan.slow {
+			m.trainTime, m.trainLeast = train*(100+plan.longer)/100, train*(95+plan.longer)/100
 		}
 	}
 	w.begin()
@@ -56,6 +66,11 @@ func runAhead(t *testing.T, seed uint64, audits uint8, train int64, longer int64
 		t.Error(w.violation)
 	}
 	r.late, r.dropped, r.took = len(late), len(dropped), w.now
+	for m := range dropped {
+		if r.first == 0 || m.step < r.first {
+			r.first = m.step
+		}
+	}
 	return r
 }
 
@@ -65,7 +80,7 @@ func runAhead(t *testing.T, seed uint64, audits uint8, train int64, longer int64
 func TestTrainingAheadCostsNobody(t *testing.T) {
 	for _, audits := range []uint8{0, 30} {
 		for seed := uint64(1); seed <= 2; seed++ {
-			if r := runAhead(t, seed, audits, 9*second, 0); r.late+r.dropped > 0 {
+			if r := runAhead(t, aheadPlan{clients: 12, seed: seed, audits: audits, applyLag: 2}); r.late+r.dropped > 0 {
 				t.Errorf("%d %% audits, seed %d: %d late, %d dropped", audits, seed, r.late, r.dropped)
 			}
 		}
@@ -75,12 +90,42 @@ func TestTrainingAheadCostsNobody(t *testing.T) {
 // TestSlowMemberAmongMembersAhead checks that a member that is slower by a tenth is on time, and that a member that
 // needs twice the usual time slows down few rounds.
 func TestSlowMemberAmongMembersAhead(t *testing.T) {
-	even, tenth, double := runAhead(t, 1, 0, 9*second, 0), runAhead(t, 1, 0, 9*second, 10), runAhead(t, 1, 0, 9*second, 100)
+	run := func(longer int64) aheadRun {
+		return runAhead(t, aheadPlan{clients: 12, seed: 1, applyLag: 2, slow: 1, longer: longer})
+	}
+	even, tenth, double := run(0), run(10), run(100)
 	t.Logf("30 rounds took %d, %d and %d s", even.took/second, tenth.took/second, double.took/second)
 	if tenth.late > 0 {
 		t.Errorf("with a member slower by a tenth %d members are late", tenth.late)
 	}
 	if double.late == 0 || double.took > even.took*5/4 {
 		t.Errorf("with a member that needs twice the time %d members are late, and it makes the run take %d s in place of %d", double.late, double.took/second, even.took/second)
+	}
+}
+
+// TestTwoThirdsSetThePace has members that need 43 % more time, and are more than a third. Because of
+// audits, the fast members may be two thirds of a round's trainers. Witnesses must nevertheless wait for
+// the slow members.
+func TestTwoThirdsSetThePace(t *testing.T) {
+	for _, plan := range []aheadPlan{
+		{clients: 8, seed: 1, slow: 4}, {clients: 8, seed: 12, slow: 3}, {clients: 8, seed: 20, slow: 3}, {clients: 12, seed: 1, slow: 5},
+	} {
+		plan.audits, plan.longer = 25, 43
+		for plan.applyLag = 1; plan.applyLag <= 2; plan.applyLag++ {
+			if r := runAhead(t, plan); r.dropped > 0 {
+				t.Errorf("%+v: %d late, %d dropped", plan, r.late, r.dropped)
+			}
+		}
+	}
+}
+
+// TestDeadMemberLosesItsSeat checks that witnesses do not wait for a member that never delivers: with
+// audits, it still loses its seat in the first rounds.
+func TestDeadMemberLosesItsSeat(t *testing.T) {
+	for lag := uint32(1); lag <= 2; lag++ {
+		r := runAhead(t, aheadPlan{clients: 8, seed: 1, audits: 25, applyLag: lag, slow: 1, longer: 400})
+		if r.late != 1 || r.first == 0 || r.first > 2 {
+			t.Errorf("lag %d: %d late, the first member is dropped in round %d", lag, r.late, r.first)
+		}
 	}
 }

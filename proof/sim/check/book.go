@@ -174,8 +174,8 @@ type pace struct {
 	began     int64
 	announced map[coordinator.ClientID]int64
 	left      int64 // time of the last departure or offer of a member, which reduces the awaited trainers
-	trained   int64 // longest training of an honest client that ended in this round or the previous one
-	ended     int64 // longest training that ended in this round
+	trained   int64 // longest training of an honest client in this epoch
+	guesses   int   // rounds of this epoch that lasted longer than this training allows
 }
 
 // seats are the seats at the start of an epoch, with the number of returns to each.

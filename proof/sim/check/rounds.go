@@ -128,6 +128,8 @@ func (c *Checker) silentWitness(s *coordinator.State, round *coordinator.Round) 
 const (
 	leastWait = 2 * second
 	underWay  = 2*scenario.Heartbeat + second/2
+
+	maxGuesses = 8 // rounds of an epoch
 )
 
 func (p *pace) heard(m *cast.Member, a wire.ResultAnnouncement, now int64) {
@@ -139,13 +141,14 @@ func (p *pace) heard(m *cast.Member, a wire.ResultAnnouncement, now int64) {
 
 // Trained records the duration of an honest client's training.
 func (c *Checker) Trained(took int64) {
-	c.pace.trained, c.pace.ended = max(c.pace.trained, took), max(c.pace.ended, took)
+	c.pace.trained = max(c.pace.trained, took)
 }
 
 // paced checks the end of RoundTrain in runs without faults other than Byzantine members, if the
 // honest witnesses are a quorum: the round waited for two thirds of the trainers, but not for the
-// last. With a lag of two rounds, two thirds may have trained ahead. Other trainers have 1.25 times
-// the duration of an honest training from the round's start.
+// last. These two thirds may be the epoch's fastest members, or may have trained ahead. Other trainers
+// have 1.25 times the duration of an honest training in the epoch, from the round's start. In a few
+// rounds of an epoch, witnesses wait longer, because they do not know yet how long members need.
 func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	// With links, the checker does not know when results arrive.
 	if c.run.Plan.Links != nil || c.run.Plan.Faults&^(scenario.Byzantine&^scenario.CoalitionHost) != 0 || c.run.Plan.HasByzantineHost() || c.pace.step != round.Step {
@@ -180,11 +183,14 @@ func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	}
 	slices.Sort(times)
 	at := max(times[maximum-1], c.pace.left)
-	limit := at + max(leastWait, (at-c.pace.began)/4) + underWay
-	if need := c.pace.trained + underWay; c.run.Plan.ApplyLag > 1 {
-		limit = max(limit, c.pace.began+need+max(leastWait, need/4)+underWay)
+	need := c.pace.trained + underWay
+	limit := func(need int64) int64 {
+		return max(at+max(leastWait, (at-c.pace.began)/4), c.pace.began+need+max(leastWait, need/4)) + underWay
 	}
-	if c.run.Now() > limit {
+	if c.run.Now() > limit(need) {
+		c.pace.guesses++
+	}
+	if c.pace.guesses > maxGuesses || c.run.Now() > limit(need*8/5) {
 		c.Violate(NoPaceSetter, "two thirds of the results of step %d had arrived after %d ms, but RoundTrain lasted %d ms",
 			round.Step, (at-c.pace.began)/1_000_000, (c.run.Now()-c.pace.began)/1_000_000)
 	}

@@ -115,8 +115,8 @@ func (p *Plan) drawLinks(o Options) {
 
 // Training returns the minimum and maximum training time of a client. Members on slow links have
 // faster machines, because a member with both a slow machine and a slow link is rightly late. The
-// other machines are slower by a tenth at most. Witnesses wait a quarter longer than two thirds of a
-// round's trainers need, so a member is on time even if most trainers of a round are faster.
+// other machines are slower by a tenth at most. Witnesses wait a quarter longer than two thirds of the
+// members need, so a member is on time even if most members are faster.
 func (l *Links) Training(client int) (least, most int64) {
 	most = l.Train
 	if slices.Contains(l.Slow, client) {
