@@ -40,7 +40,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 		}
 	}
 	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.holdsProofs {
-		if err := p.wait(ctx, p.world.now+4*second); err != nil {
+		if err := p.wait(ctx, p.world.now+12*second); err != nil {
 			return err
 		}
 	}
