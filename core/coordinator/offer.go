@@ -13,6 +13,7 @@ const (
 	levelGrowth     = 8  // after a result that counts, if the member is on time
 	levelSlowGrowth = 2  // after a result that counts, if the member is late; or without a batch
 	levelFall       = 16 // after a result that a quorum of witnesses denies
+	levelDecline    = 8  // after a result that no quorum holds or denies, but only down to the reference level
 	levelExcuse     = 4  // an offer excuses a missing result if it is more than this below the round's level
 )
 
@@ -42,8 +43,10 @@ func (s *State) offer(from ClientID, a Offer) error {
 //
 // A member offers a level, and results that count raise its level to the offer. The first level is at most
 // the reference level of the members, so new keys do not get large shares. A result that a quorum
-// denies lowers the level, so a false offer soon loses its share. A member that notices early that it
-// is slow, because it offered less than the level of its batch, is excused: the level falls to the
+// denies lowers the level, so a false offer soon loses its share. A result that no quorum holds or denies
+// lowers it at most to the reference level. Otherwise a member could send each result to some witnesses
+// only, and keep a large share forever. False witnesses can do this to an honest member, which keeps at
+// least an equal share. A member that notices early that it is slow, because it offered less than the level of its batch, is excused: the level falls to the
 // offer, and no finding of witnesses makes the member late. Excuses are few, so that a member cannot keep its
 // share and withhold its results.
 //
@@ -109,6 +112,8 @@ func (s *State) judge(round *Round, reference uint8) {
 		case bad:
 		case outcome == resultDenied:
 			client.Level = min(client.Level, max(level, levelFall+1)-levelFall)
+		case outcome == resultUnproven:
+			client.Level = min(client.Level, uint8(max(int(level)-levelDecline, int(reference))))
 		case outcome == resultCounts && client.Lateness == OnTime:
 			client.raise(level, levelGrowth)
 		case outcome == resultCounts:

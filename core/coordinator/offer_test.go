@@ -242,6 +242,39 @@ func TestSilentWitnessesLowerNoLevel(t *testing.T) {
 	s.wantLevel("d", 80)
 }
 
+// TestUnprovenResultsKeepNoLargeShare checks that a member that sends each result to some witnesses only, so that no
+// quorum holds or denies it, soon has only an equal share. One such result costs half of a large share.
+func TestUnprovenResultsKeepNoLargeShare(t *testing.T) {
+	config := longConfig()
+	config.SharesBySpeed = true
+	names := []string{"a", "b", "c", "d", "e", "f", "g"}
+	s := newRun(t, config, names...)
+	s.offers("a", 255)
+	for _, name := range names[1:] {
+		s.offers(name, 80)
+	}
+	s.without(nil)
+	s.without(nil)
+	if got := s.share("a"); got < 40 {
+		t.Fatalf("a false offer has %d of 64 sequences: the test needs more", got)
+	}
+	for _, want := range []uint8{104, 104, 96, 96, 88, 88, 80, 80, 80} {
+		for i, name := range names {
+			if i < 4 {
+				s.must(name, s.witnessOf())
+			} else {
+				s.must(name, s.witnessOf("a"))
+			}
+		}
+		s.pass()
+		s.wantLevel("a", want)
+		s.wantLevel("b", 80)
+	}
+	if got := s.share("a"); got > 10 {
+		t.Errorf("%d of 64 sequences, want an equal share", got)
+	}
+}
+
 // TestThirdFreezesLevels checks that levels do not change if witnesses deny the results of more than a third of the
 // trainers. Otherwise a slow network, or a coalition that captures one round, could halve the shares of many.
 func TestThirdFreezesLevels(t *testing.T) {

@@ -2,7 +2,7 @@
 
 #include "coordinator.h"
 
-enum { LEVEL_GROWTH = 8, LEVEL_SLOW_GROWTH = 2, LEVEL_FALL = 16, LEVEL_EXCUSE = 4 };
+enum { LEVEL_GROWTH = 8, LEVEL_SLOW_GROWTH = 2, LEVEL_FALL = 16, LEVEL_DECLINE = 8, LEVEL_EXCUSE = 4 };
 
 // state_offer ports State.offer.
 enum code state_offer(struct state *s, const struct key *from, const struct action *a) {
@@ -98,6 +98,9 @@ static void state_judge(struct state *s, struct round *round, const uint8_t outc
 		} else if (outcome == RESULT_DENIED) {
 			uint32_t fallen = level > LEVEL_FALL + 1 ? level - LEVEL_FALL : 1;
 			if (fallen < client->level) client->level = (uint8_t)fallen;
+		} else if (outcome == RESULT_UNPROVEN) {
+			uint32_t declined = level > reference + LEVEL_DECLINE ? level - LEVEL_DECLINE : reference;
+			if (declined < client->level) client->level = (uint8_t)declined;
 		} else if (outcome == RESULT_COUNTS) {
 			client_raise(client, level, client->lateness == ON_TIME ? LEVEL_GROWTH : LEVEL_SLOW_GROWTH);
 		} else if (outcome == NO_BATCH) {

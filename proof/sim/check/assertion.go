@@ -42,7 +42,7 @@ const (
 	KeepsSeat      Assertion = "an honest member on any link keeps its seat, regardless of accusations and requests"
 	InTurns        Assertion = "an honest member sends few parts of openings at a time, regardless of the requests"
 	HonestSafe     Assertion = "no honest member accuses another honest member or finds it guilty, regardless of faults"
-	SharesRight    Assertion = "the level of a member in a round was fixed one round before; results that count raise it by little, only a quorum lowers it below the offer, few missing results are excused, and slow members have smaller votes"
+	SharesRight    Assertion = "the level of a member in a round was fixed one round before; results that count raise it by little, only a quorum lowers it below the offer and the reference level, few missing results are excused, and slow members have smaller votes"
 	SequencesKept  Assertion = "each sequence is counted once, or it waits, is in a round, or was given up, and the run's records say which"
 	ClaimsKept     Assertion = "each witness's claim about its training is stored unchanged, and if most claiming witnesses are honest, the median is within the honest claims"
 	NodeSound      Assertion = "no honest client fails"

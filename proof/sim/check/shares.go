@@ -14,6 +14,7 @@ const (
 	mostGrowth  = 8
 	idleGrowth  = 2
 	fall        = 16
+	decline     = 8  // not below the reference level
 	widest      = 32 // difference between the highest level that counts and the reference level
 	excusedFrom = 4
 	mostExcuses = 2
@@ -127,7 +128,6 @@ func (c *Checker) sealed(s *coordinator.State, ended *coordinator.Round, referen
 			if held || !had || int(member.Offer)+excusedFrom >= int(ended.Levels[i]) || c.shares.excuses[id] > mostExcuses {
 				c.Violate(SharesRight, "%s is excused in step %d: held %t, level %d, offer %d, %d excuses", c.NameOf(id), ended.Step, held, ended.Levels[i], member.Offer, c.shares.excuses[id])
 			}
-			denied = false
 		}
 		lowest, highest := int(before), int(before)
 		switch {
@@ -136,8 +136,12 @@ func (c *Checker) sealed(s *coordinator.State, ended *coordinator.Round, referen
 			highest = max(highest, level+mostGrowth)
 		case !had:
 			highest += idleGrowth
-		case denied && level > 0:
+		case ended.Excused.Has(i) || level == 0:
+		case denied:
 			lowest = max(1, min(lowest, level-fall))
+			highest = lowest
+		default:
+			lowest = min(lowest, max(level-decline, reference))
 			highest = lowest
 		}
 		lowest = min(lowest, int(member.Offer))
