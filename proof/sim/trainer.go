@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -112,6 +113,7 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
+	p.checkTokens(step, batch)
 	if t.speculation != nil && p.machine.Honest() {
 		p.machine.history().checker.Violate(check.NodeSound, "%s trained step %d from results of step %d that were not confirmed", p.machine.Name(), step, t.speculation.step)
 	}
@@ -185,9 +187,34 @@ func (p *process) Batch(ctx context.Context, batch assign.BatchID) (data.Batch, 
 	}
 	sequences := make([][]int32, batch.Len())
 	for i := range sequences {
-		sequences[i] = simSequence
+		sequences[i] = sequence(batch.Start + uint64(i))
 	}
 	return data.Batch{ID: batch, Sequences: sequences}, nil
 }
 
-var simSequence = make([]int32, scenario.SeqLen+1)
+// sequence returns the tokens of a sequence. They contain its number.
+func sequence(number uint64) []int32 {
+	tokens := make([]int32, scenario.SeqLen+1)
+	tokens[0] = int32(number)
+	return tokens
+}
+
+// checkTokens checks that an honest member has read the sequences that its batch has in the host's round.
+func (p *process) checkTokens(step uint32, batch data.Batch) {
+	if !p.machine.Honest() || p.world.Forked() || !p.world.host.up {
+		return
+	}
+	round := p.world.host.State().RoundOfStep(step)
+	if round == nil {
+		return
+	}
+	var want [][]int32
+	for _, part := range round.Sequences(batch.ID) {
+		for number := part.Start; number < part.End; number++ {
+			want = append(want, sequence(number))
+		}
+	}
+	if !slices.EqualFunc(batch.Sequences, want, slices.Equal) {
+		p.machine.history().checker.Violate(check.TrainedRight, "%s trained the batch %v of step %d with other sequences than %v", p.machine.Name(), batch.ID, step, round.Sequences(batch.ID))
+	}
+}

@@ -20,7 +20,7 @@ const (
 	SeedsRight     Assertion = "each batch seed follows from the seed chain of the round before, each witness seed is new, and no participant chooses the input of the chain"
 	OnlyElected    Assertion = "only elected witnesses are accepted, each once"
 	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
-	TrainedRight   Assertion = "every counted result of an honest trainer was computed from the model that its round requires"
+	TrainedRight   Assertion = "every counted result of an honest trainer was computed from the model and the sequences that its round requires"
 	NotReplayed    Assertion = "no action is accepted twice"
 	OwnSeat        Assertion = "a member that left returns to its own seat, with the same lateness, at most three times per epoch, and no other client gets a seat while rounds run"
 	SignedOnce     Assertion = "no honest client signs two results of one batch, however often it is killed"
