@@ -22,6 +22,9 @@ const unitLimit = 600_000
 // shareUnitLimit is the maximum cost of an instruction in a run with shares by speed.
 const shareUnitLimit = 1_100_000
 
+// retryUnitLimit is the maximum cost of an instruction in a run that trains lost sequences again.
+const retryUnitLimit = 1_370_000
+
 var programFile = flag.String("program", "", "the program to test, if not the one in the repository")
 
 func loadProgram(t testing.TB) *sbpf.Program {

@@ -161,8 +161,12 @@ func (c *Client) withTicks(o order, ticks int) order {
 func (c *Client) unitsOfTick() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.view.state.Config.SharesBySpeed {
+	switch config := c.view.state.Config; {
+	case config.RetryLost:
+		return maxUnits
+	case config.SharesBySpeed:
 		return shareUnits
+	default:
+		return tickUnits
 	}
-	return tickUnits
 }

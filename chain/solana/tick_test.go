@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
 )
 
 // TestSleep checks that a wait for a turn ends at its time, after a change, or with the client.
@@ -28,4 +30,18 @@ func TestSleep(t *testing.T) {
 			t.Errorf("after %v", time.Since(begin))
 		}
 	})
+}
+
+// TestUnitsOfTicks checks that the limit of a tick is at least the cost that package programtest allows in the same run.
+func TestUnitsOfTicks(t *testing.T) {
+	for _, want := range []struct {
+		shares, retries bool
+		units           uint32
+	}{{false, false, 600_000}, {true, false, 1_100_000}, {false, true, 1_370_000}, {true, true, 1_370_000}} {
+		state := &coordinator.State{Config: coordinator.Config{SharesBySpeed: want.shares, RetryLost: want.retries}}
+		c := &Client{view: view{state: state}}
+		if got := c.unitsOfTick(); got < want.units {
+			t.Errorf("shares by speed %t, retries %t: a tick may take %d units, want at least %d", want.shares, want.retries, got, want.units)
+		}
+	}
 }

@@ -56,11 +56,21 @@ void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t
 	for (uint32_t i = 0; i < owners; i++) member_set_add(set, trainers[order[i]]);
 }
 
+// round_trainers ports Trainers for a round whose owners are known. If all trainers own batches, it needs no shuffle.
+static uint32_t round_trainers(const struct round *r, uint32_t verification_percent, uint8_t list[MAX_CLIENTS]) {
+	uint32_t count = 0;
+	if (member_set_count(r->owners) + non_trainers(r->member_count, verification_percent) < r->member_count)
+		return assign_trainers(r->batch_seed, r->member_count, verification_percent, list);
+	for (uint32_t i = 0; i < r->member_count; i++)
+		if (member_set_has(r->owners, i)) list[count++] = (uint8_t)i;
+	return count;
+}
+
 // assign_batches ports Batches. It writes the trainers in the order of their batches, with the sizes of the
 // batches, and returns their number. A size may be 0.
 uint32_t assign_batches(const struct round *r, uint32_t verification_percent, uint8_t order[MAX_CLIENTS], uint32_t sizes[MAX_CLIENTS]) {
 	uint8_t trainers[MAX_CLIENTS];
-	uint32_t count = assign_trainers(r->batch_seed, r->member_count, verification_percent, trainers), equal = 1;
+	uint32_t count = round_trainers(r, verification_percent, trainers), equal = 1;
 	assign_in_order(count, count, r->batch_seed, SALT_BATCH, order);
 	for (uint32_t i = 0; i < count; i++) order[i] = trainers[order[i]];
 	while (equal < r->member_count && r->levels[equal] == r->levels[0]) equal++;
