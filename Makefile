@@ -15,7 +15,7 @@ LOAD_CLIENTS ?= 256
 
 # LEARNING lists the packages that need libtorch. All other packages build and test without cgo.
 MODULE   := github.com/psyche-go/psyche
-LEARNING := ./learn/torch/... ./learn/model/... ./learn/train/... ./learn/eval/... ./node/member/... ./cmd/internal/modelsource/... ./cmd/psyche-client/... ./proof/e2e/... ./proof/matrix/... ./proof/bench/...
+LEARNING := ./proof/e2e/... ./learn/torch/... ./learn/model/... ./learn/train/... ./learn/eval/... ./node/member/... ./cmd/internal/modelsource/... ./cmd/psyche-client/... ./proof/matrix/... ./proof/bench/...
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(learn/(torch|model|train|eval)|node/member|cmd/internal/modelsource|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(learn|node/member|cmd/internal/modelsource|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
 
@@ -207,8 +207,9 @@ test-plain:
 	$(GO) test -p 3 $(filter-out $(RACED),$(PLAIN))
 	$(GO) test -p 3 -run '$(SLOW_RACES)' $(SLOW)
 
+# The end-to-end tests take longest and mostly wait, so they begin first.
 test-torch: shim
-	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 2 $(LEARNING)
+	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 3 $(LEARNING)
 
 ## sim: simulate 1,000 runs of 64 clients under faults
 sim: psyche
