@@ -63,7 +63,7 @@ func largest(answer []byte) []byte {
 		at += 10
 		for range count {
 			binary.LittleEndian.PutUint32(answer[at+80:], 1<<10)
-			at += 84
+			at += 85
 		}
 	}
 	return answer

@@ -57,7 +57,7 @@ func TestShares(t *testing.T) {
 		clients int
 		seeds   uint64
 	}{
-		{scenario.NoFaults, 8, 5}, {scenario.AllFaults, 8, 15}, {scenario.HonestFaults, 12, 15}, {scenario.LyingWitness | scenario.SilentTrainer, 12, 10},
+		{scenario.NoFaults, 8, 3}, {scenario.AllFaults, 8, 10}, {scenario.HonestFaults, 12, 8}, {scenario.LyingWitness | scenario.SilentTrainer, 12, 10},
 		{scenario.Coalition, 16, 5}, {scenario.Starve | scenario.Crash, 12, 10},
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestRetries(t *testing.T) {
 		seeds   uint64
 		shares  bool
 	}{
-		{scenario.NoFaults, 8, 3, false}, {scenario.AllFaults, 8, 12, false}, {scenario.HonestFaults, 12, 10, true},
-		{scenario.LyingWitness | scenario.SilentTrainer, 12, 5, true}, {scenario.Starve | scenario.Crash, 12, 8, false},
+		{scenario.NoFaults, 8, 2, false}, {scenario.AllFaults, 8, 6, false}, {scenario.HonestFaults, 12, 5, true},
+		{scenario.LyingWitness | scenario.SilentTrainer, 12, 3, true}, {scenario.Starve | scenario.Crash, 12, 4, false},
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
 			t.Parallel()
