@@ -14,7 +14,7 @@ const (
 	levelSlowGrowth = 2  // after a result that counts, if the member is late; or without a batch
 	levelFall       = 16 // after a result that a quorum of witnesses denies
 	levelDecline    = 8  // after a result that no quorum holds or denies, but only down to the reference level
-	levelExcuse     = 4  // an offer excuses a missing result if it is more than this below the round's level
+	LevelExcuse     = 4  // an offer excuses a missing result if it is more than this below the round's level
 )
 
 // offer records the speed that a member offers.
@@ -132,7 +132,7 @@ func (c *Client) raise(level uint8, growth int) {
 // isExcused reports whether the member of a round with this level may lack a result: it offered less, and
 // has excuses left.
 func (c *Client) isExcused(level uint8) bool {
-	return int(c.Offer)+levelExcuse < int(level) && c.Excuses < MaxExcuses
+	return int(c.Offer)+LevelExcuse < int(level) && c.Excuses < MaxExcuses
 }
 
 // Awaits reports whether the running round waits for the result of a healthy member, if it waits for any.

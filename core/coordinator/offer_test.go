@@ -149,7 +149,7 @@ func TestGrowthIsBounded(t *testing.T) {
 // does not wait for it, no member can accuse it, and it then has the share that it offered.
 func TestExcusedMembersAreNotLate(t *testing.T) {
 	s := newSharesRun(t, "a", "b", "c", "d")
-	s.offers("a", 80-levelExcuse-1)
+	s.offers("a", 80-LevelExcuse-1)
 	for range 2 {
 		for _, assigned := range s.Awaited() {
 			if s.CurrentRound().Members[assigned.Member] == clientID("a") {
@@ -203,7 +203,7 @@ func TestExcusesEnd(t *testing.T) {
 // TestSmallChangesExcuseNothing checks that an offer slightly below the level does not excuse a missing result.
 func TestSmallChangesExcuseNothing(t *testing.T) {
 	s := newSharesRun(t, "a", "b", "c", "d")
-	s.offers("a", 80-levelExcuse)
+	s.offers("a", 80-LevelExcuse)
 	s.without(nil, "a")
 	s.wantLateness("a", FoundLate, false)
 	s.wantLevel("a", 80-levelFall)

@@ -17,7 +17,8 @@ const rehearsalTime = 500 * time.Millisecond
 var errRehearsed = errors.New("rehearsed")
 
 // rehearse measures the speed of training on sequences of the first batch. It begins with one sequence, and doubles
-// the number until a training takes rehearsalTime. The model and the optimizer do not change, because each training ends before its result.
+// the number until a training takes rehearsalTime. Each training ends before its result, so the model does not change.
+// With local steps, the running means of the optimizer keep the gradients, as after any training that fails.
 func (e *engine) rehearse(step uint32, batch data.Batch, take func(core.Measured)) {
 	trainer, tasks := e.trainer, e.tasks
 	start(e, core.Rehearse{}, func(ctx context.Context) core.Measured {

@@ -59,7 +59,7 @@ func (u *Underway) least() float64 {
 const slowTraining = 1.4
 
 // excuseLevels is how far an offer must be below the level of a batch to excuse a missing result.
-const excuseLevels = 5
+const excuseLevels = coordinator.LevelExcuse + 1
 
 // rehearsalWait is how long a member delays Ready for the tokens of a rehearsal.
 const rehearsalWait = 5 * time.Second
