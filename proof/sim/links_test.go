@@ -53,8 +53,12 @@ func TestWithholdersAreEjected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
 	}
-	const seeds, rounds = 4, 80
+	const rounds = 80
 	for manner := range scenario.Manners {
+		seeds := uint64(4)
+		if manner == scenario.ServesOne {
+			seeds = 1 // a member passes the opening on, so no jury convicts the trainer, and the run takes all rounds
+		}
 		t.Run(manner.String(), func(t *testing.T) {
 			t.Parallel()
 			ejected, steps, seconds := 0, uint32(0), 0.0
@@ -71,7 +75,7 @@ func TestWithholdersAreEjected(t *testing.T) {
 			switch {
 			case manner == scenario.ServesOne:
 				t.Logf("%d of %d ejected: the member that has the opening passes it on", ejected, seeds)
-			case 4*ejected < 3*seeds:
+			case 4*ejected < 3*int(seeds):
 				t.Errorf("%d of %d ejected", ejected, seeds)
 			}
 		})

@@ -57,8 +57,8 @@ func TestShares(t *testing.T) {
 		clients int
 		seeds   uint64
 	}{
-		{scenario.NoFaults, 8, 3}, {scenario.AllFaults, 8, 10}, {scenario.HonestFaults, 12, 8}, {scenario.LyingWitness | scenario.SilentTrainer, 12, 10},
-		{scenario.Coalition, 16, 5}, {scenario.Starve | scenario.Crash, 12, 10},
+		{scenario.NoFaults, 8, 2}, {scenario.AllFaults, 8, 6}, {scenario.HonestFaults, 12, 4}, {scenario.LyingWitness | scenario.SilentTrainer, 12, 6},
+		{scenario.Coalition, 16, 3}, {scenario.Starve | scenario.Crash, 12, 5},
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
 			t.Parallel()
