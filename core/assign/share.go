@@ -1,6 +1,9 @@
 package assign
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // levelsPerOctave is the difference between the levels of two speeds, one of which is twice the other.
 const levelsPerOctave = 8
@@ -8,6 +11,9 @@ const levelsPerOctave = 8
 // ShareRange limits shares, in levels above and below the reference level: a trainer gets at most 16
 // times and at least 1/16 of the share of a trainer with the reference level.
 const ShareRange = 4 * levelsPerOctave
+
+// auditRange is how far, in a run with audits, a level of the fastest tenth may be above the other levels: a factor of 4.
+const auditRange = 2 * levelsPerOctave
 
 // mantissas contains round(256 × 2^(i/8)).
 var mantissas = [levelsPerOctave]uint64{256, 279, 304, 332, 362, 395, 431, 470}
@@ -59,6 +65,20 @@ func weigh(levels []uint8) (weights []uint64, sum uint64) {
 func weight(above int) uint64 {
 	above = max(-ShareRange, min(above, ShareRange)) + ShareRange
 	return mantissas[above%levelsPerOctave] << (above / levelsPerOctave)
+}
+
+// CutFastest cuts the levels of the fastest tenth of the members to at most auditRange above the highest level of the
+// others. So more than a tenth of the members can repeat any batch of a round in at most four times its time.
+func CutFastest(levels []uint8) {
+	fastest := (len(levels) + 9) / 10
+	if fastest >= len(levels) {
+		return
+	}
+	sorted := slices.Sorted(slices.Values(levels))
+	highest := uint8(min(int(sorted[len(sorted)-1-fastest])+auditRange, math.MaxUint8))
+	for i := range levels {
+		levels[i] = min(levels[i], highest)
+	}
 }
 
 // FullVote is the vote of a trainer with at least the reference level.

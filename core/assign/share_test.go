@@ -58,6 +58,51 @@ func TestSharesOfSpeeds(t *testing.T) {
 	}
 }
 
+func TestCutFastest(t *testing.T) {
+	tests := []struct {
+		name         string
+		levels, want []uint8
+	}{
+		{"one member", []uint8{200}, []uint8{200}},
+		{"two members", []uint8{200, 80}, []uint8{96, 80}},
+		{"speeds 1:4:16", []uint8{80, 112, 96}, []uint8{80, 112, 96}},
+		{"equal levels", []uint8{80, 80, 80, 80}, []uint8{80, 80, 80, 80}},
+		{"one of ten", []uint8{80, 80, 80, 80, 80, 80, 80, 80, 80, 97}, []uint8{80, 80, 80, 80, 80, 80, 80, 80, 80, 96}},
+		{"two of ten", []uint8{80, 80, 80, 80, 112, 80, 80, 80, 80, 140}, []uint8{80, 80, 80, 80, 112, 80, 80, 80, 80, 128}},
+		{"two of eleven", []uint8{80, 80, 80, 80, 112, 80, 80, 80, 80, 140, 80}, []uint8{80, 80, 80, 80, 96, 80, 80, 80, 80, 96, 80}},
+		{"without levels", []uint8{0, 0, 0, 100}, []uint8{0, 0, 0, 16}},
+		{"highest levels", []uint8{250, 250, 255}, []uint8{250, 250, 255}},
+	}
+	for _, test := range tests {
+		got := slices.Clone(test.levels)
+		if CutFastest(got); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// TestManyRepeatAnyBatch checks that more than a tenth of the members are at most four times slower than any member,
+// and that only a tenth of the levels change.
+func TestManyRepeatAnyBatch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		levels := drawLevels(t)
+		cut := slices.Clone(levels)
+		CutFastest(cut)
+		near, changed := 0, 0
+		for i, level := range cut {
+			if int(level) >= int(slices.Max(cut))-auditRange {
+				near++
+			}
+			if level != levels[i] {
+				changed++
+			}
+		}
+		if tenth := (len(levels) + 9) / 10; near <= tenth && near < len(levels) || changed > tenth {
+			t.Fatalf("%v became %v: %d are near the highest level, %d changed", levels, cut, near, changed)
+		}
+	})
+}
+
 // TestShares checks what every division obeys. No trainer needs longer than the ideal time, which all
 // trainers together need if sequences can be divided, or it has one more sequence than it could train
 // in that time, and no slower trainer has such a sequence without it.

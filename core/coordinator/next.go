@@ -83,6 +83,9 @@ func (s *State) roundOf(step uint32) Round {
 		}
 		members = append(members, client.ID)
 	}
+	if s.Config.SharesBySpeed && s.Config.VerificationPercent > 0 {
+		assign.CutFastest(levels[:len(members)])
+	}
 	round := Round{
 		Height:    step - s.Epoch.StartStep,
 		Step:      step,

@@ -91,7 +91,7 @@ func TestCheckerCatchesMutations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
 	}
-	for _, m := range slices.Concat(mutations, courtMutations, commitMutations) {
+	for _, m := range slices.Concat(mutations, courtMutations, commitMutations, shareMutations) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			first := max(1, m.first)
@@ -104,6 +104,9 @@ func TestCheckerCatchesMutations(t *testing.T) {
 					o.Clients = 4 // two of them contribute nothing
 				case scenario.Crash | scenario.Partition:
 					o.Clients = 5 // more of them are late than an epoch allows
+				}
+				if m.want[0] == check.SharesRight {
+					o.Clients, o.Rounds, o.Shares = 12, 12, true
 				}
 				if m.faults&courtFaults == courtFaults && m.faults != scenario.AllFaults || m.faults == scenario.HonestFaults {
 					o.Rounds = 10

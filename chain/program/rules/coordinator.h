@@ -142,6 +142,7 @@ void assign_in_order(uint32_t total, uint32_t count, uint64_t seed, enum salt sa
 void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t set[SET_SIZE]);
 void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]);
 enum { SHARE_RANGE = 32 };
+void assign_cut_fastest(uint8_t *levels, uint32_t count);
 uint32_t assign_reference(const uint16_t with[UINT8_MAX + 1], uint32_t count);
 void assign_share_owners(const struct round *r, const uint8_t *trainers, uint32_t count, uint8_t set[SET_SIZE]);
 uint32_t assign_batches(const struct round *r, uint32_t verification_percent, uint8_t order[MAX_CLIENTS], uint32_t sizes[MAX_CLIENTS]);

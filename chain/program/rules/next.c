@@ -25,6 +25,7 @@ static void state_round_of(struct state *s, uint32_t step, struct round *round) 
 		if (s->config.shares_by_speed) round->levels[round->member_count] = client->level;
 		round->members[round->member_count++] = client->id;
 	}
+	if (s->config.shares_by_speed && s->config.verification_percent > 0) assign_cut_fastest(round->levels, round->member_count);
 	round->height = step - s->epoch.start_step;
 	round->step = step;
 	round->batch_seed = s->seed_chain.word[1];

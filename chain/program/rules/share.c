@@ -1,8 +1,8 @@
-// Ports core/assign/share.go, as far as the rules need it: which trainers get a batch.
+// Ports core/assign/share.go, as far as the rules need it.
 
 #include "coordinator.h"
 
-enum { LEVELS_PER_OCTAVE = 8, SHARE_GROUPS = 2 * SHARE_RANGE + 1 };
+enum { LEVELS_PER_OCTAVE = 8, SHARE_GROUPS = 2 * SHARE_RANGE + 1, AUDIT_RANGE = 2 * LEVELS_PER_OCTAVE };
 
 static const uint16_t mantissas[LEVELS_PER_OCTAVE] = {256, 279, 304, 332, 362, 395, 431, 470};
 
@@ -19,6 +19,19 @@ uint32_t assign_reference(const uint16_t with[UINT8_MAX + 1], uint32_t count) {
 	uint32_t level = 0;
 	for (uint32_t below = with[0]; below <= count / 3; below += with[level]) level++;
 	return level;
+}
+
+// assign_cut_fastest ports CutFastest.
+void assign_cut_fastest(uint8_t *levels, uint32_t count) {
+	uint32_t fastest = (count + 9) / 10, highest = UINT8_MAX;
+	uint16_t with[UINT8_MAX + 1];
+	if (fastest >= count) return;
+	host_zero(with, sizeof with);
+	for (uint32_t i = 0; i < count; i++) with[levels[i]]++;
+	for (uint32_t above = with[highest]; above <= fastest; above += with[highest]) highest--;
+	highest += AUDIT_RANGE;
+	for (uint32_t i = 0; i < count; i++)
+		if (levels[i] > highest) levels[i] = (uint8_t)highest;
 }
 
 // shares are the sizes of the batches by group of trainers. more is the number of trainers of a group that get
