@@ -15,6 +15,7 @@ func court(r *pair, seed uint64) error {
 	config.InitMinClients, config.MinClients, config.RoundsPerEpoch = uint16(len(g.ids)), uint16(1+g.IntN(3)), 30
 	config.VerificationPercent, config.EjectionEpochs = oneOf[uint8](g, 0, 40, 80), oneOf[uint16](g, 0, 1, 3)
 	config.WitnessNodes, config.ProbationSteps = oneOf[uint16](g, 0, 0, 1), oneOf[uint32](g, 0, 2, 40)
+	config.SharesBySpeed = seed%3 == 0
 	genesis := coordinator.Genesis{RunID: "court", Host: clientID(0), Config: config, Model: crowdModel}
 	if code, err := r.genesis(genesis); code != 0 || err != nil {
 		return err

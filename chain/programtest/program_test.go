@@ -41,6 +41,7 @@ func suites(operations int) []suite {
 		{"crowded out", crowdedOut},
 		{"outlived trial", outlivedTrial},
 		{"endless complaints", endlessComplaints},
+		{"long trial", longTrial},
 		{"returned often", returnedOften},
 		{"terms of an epoch", termsOfAnEpoch},
 		{"accused without a quorum", accusedWithoutQuorum},

@@ -185,10 +185,10 @@ func (g *generator) fillTrials(s *coordinator.State, count int) {
 		accusers = append(accusers, clientID(700_000+i))
 	}
 	g.Shuffle(len(accusers), func(i, j int) { accusers[i], accusers[j] = accusers[j], accusers[i] })
-	slots := g.Perm(coordinator.MaxTrials)
+	slots, rounds := g.Perm(coordinator.MaxTrials), s.Config.TrialRounds()
 	for i := range count {
 		t := coordinator.Trial{Slot: uint8(slots[i]), Accused: accusers[(i/2*2+len(accusers)-1-i%2*oneOf(g, 0, 1))%len(accusers)], Accuser: accusers[i], Fault: oneOf(g, coordinator.FaultResult, coordinator.FaultSilent, coordinator.FaultPart+coordinator.Fault(g.IntN(coordinator.MaxParts)))}
-		t.Since = max(2, step-min(step, oneOf[uint32](g, 0, 0, 0, 1, 1, 2, 4, 5, 6, 6, 6, 7, 30)))
+		t.Since = max(2, step-min(step, oneOf[uint32](g, 0, 0, 0, 1, 1, 2, 4, rounds-1, rounds, rounds, rounds, rounds+1, 30)))
 		t.Step = 1 + uint32(g.Uint64N(uint64(t.Since-1)))
 		t.SinceTime = s.StateStart - min(s.StateStart, oneOf[uint64](g, 0, 0, second, 54*second-1, 54*second, 54*second, 59*second, 60*second-1, 60*second, 60*second+1, 100*second))
 		if t.Accused == t.Accuser || slices.ContainsFunc(s.Trials, func(u coordinator.Trial) bool { return u.Accused == t.Accused && u.Step == t.Step }) {

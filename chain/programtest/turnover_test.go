@@ -196,6 +196,34 @@ func endlessComplaints(r *pair) error {
 	return c.err
 }
 
+// longTrial has an undecided trial of the greatest length, in a run with shares by speed.
+func longTrial(r *pair) error {
+	c := begun(r, 5, false)
+	c.change(func(s *coordinator.State) {
+		s.Config.RoundsPerEpoch, s.Config.SharesBySpeed, s.Config.VerificationPercent = 200, true, 5
+	})
+	for i := range 5 {
+		c.must(clientID(i), readyOf(&r.s, clientID(i), linkAt(2)))
+	}
+	c.tick(second, coordinator.RoundTrain)
+	c.witness()
+	c.tick(5*second, coordinator.RoundTrain)
+	c.must(clientID(0), coordinator.Accuse{Step: 1, Client: clientID(1), Fault: coordinator.FaultSilent})
+	for range r.s.Config.TrialRounds() {
+		c.witnessAfter(3 * second)
+		c.tick(5*second, coordinator.RoundTrain)
+	}
+	if len(r.s.Trials) != 1 {
+		c.fail("%d trials, want 1", len(r.s.Trials))
+	}
+	c.witness()
+	c.tick(5*second, coordinator.RoundTrain)
+	if len(r.s.Trials) != 0 {
+		c.fail("%d trials, want none", len(r.s.Trials))
+	}
+	return c.err
+}
+
 // returnedOften has members that returned once or more, with and without audits, and are dropped
 // while they are on probation. They continue like a member that never returned.
 func returnedOften(r *pair) error {

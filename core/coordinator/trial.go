@@ -9,9 +9,26 @@ import (
 
 // A trial that the votes do not decide ends when both limits have passed.
 const (
-	TrialRounds = 6      // rounds after the round of the accusation
+	TrialRounds = 6      // rounds after the round of the accusation; see Config.TrialRounds
 	TrialTime   = 60_000 // milliseconds since the start of the phase of the accusation
 )
+
+// Limits of a trial in a run with shares by speed.
+const (
+	trialVerifies   = 8  // rounds in which a juror does not train, on average
+	mostTrialRounds = 80 // rounds after the round of the accusation
+)
+
+// TrialRounds returns the number of rounds after the round of the accusation after which an undecided trial may end. With
+// shares by speed, jurors may need several rounds to repeat the batch of a faster member, and members certainly have time
+// in rounds in which they do not train. The number does not depend on the speed of the accused, because an accuser of an
+// honest member would choose a fast one, or a round that is no longer stored.
+func (c Config) TrialRounds() uint32 {
+	if !c.SharesBySpeed || c.VerificationPercent == 0 {
+		return TrialRounds
+	}
+	return min(100*trialVerifies/uint32(c.VerificationPercent), mostTrialRounds)
+}
 
 // minJury is the smallest jury that can judge. A trial with fewer drawn jurors ends undecided.
 const minJury = 2
@@ -260,7 +277,7 @@ func (s *State) drawJury(t Trial, members []ClientID, order []int) (jurors uint8
 // jury did not decide, no member loses its seat, and the accusation counts as a complaint.
 func (s *State) endTrials(now uint64) {
 	for _, t := range slices.Clone(s.Trials) {
-		if s.Progress.Step-t.Since < TrialRounds || now < t.SinceTime || now-t.SinceTime < TrialTime {
+		if s.Progress.Step-t.Since < s.Config.TrialRounds() || now < t.SinceTime || now-t.SinceTime < TrialTime {
 			continue
 		}
 		s.endTrial(t.Slot)

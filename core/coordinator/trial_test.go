@@ -322,6 +322,28 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
+// TestLongTrials checks the length of a trial without a verdict in a run with shares by speed.
+func TestLongTrials(t *testing.T) {
+	for percent, rounds := range map[uint8]uint32{0: TrialRounds, 1: 80, 10: 80, 25: 32, 40: 20, 100: 8} {
+		c := newCourt(t, 12)
+		c.Config.RoundsPerEpoch = 100
+		c.accuse(FaultSilent)
+		c.Config.SharesBySpeed, c.Config.VerificationPercent = true, percent
+		c.trial().SinceTime -= TrialTime
+		for range rounds {
+			c.round()
+			if c.trial() == nil {
+				t.Fatalf("%d %% audits: over in step %d, began in %d", percent, c.Progress.Step, c.step+1)
+			}
+		}
+		c.round()
+		c.wantNoTrace()
+		if c.complaints() != 1 {
+			t.Errorf("%d %% audits: %d complaints", percent, c.complaints())
+		}
+	}
+}
+
 // TestTrialsEndWithBadRoundsToo checks that a round without a quorum counts toward the length of a
 // trial.
 func TestTrialsEndWithBadRoundsToo(t *testing.T) {

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
@@ -9,6 +11,18 @@ import (
 // shareMutations break the rules of shares by speed.
 var shareMutations = []mutation{
 	{"the fastest member of an audited run gets its whole share", fastestUncut, scenario.SilentTrainer, []check.Assertion{check.SharesRight}, 0},
+	{"trials last six rounds in spite of shares by speed", trialsLastSixRounds, courtFaults, []check.Assertion{check.FairlyTried}, 70},
+}
+
+// trialsLastSixRounds ends trials after the time for trials in runs with equal shares.
+func trialsLastSixRounds() rules {
+	return afterTick(func(s *coordinator.State, before coordinator.RunState) {
+		for _, t := range slices.Clone(s.Trials) {
+			if before == coordinator.RoundWitness && s.Progress.Step-t.Since > coordinator.TrialRounds && s.StateStart-t.SinceTime >= coordinator.TrialTime {
+				closeTrial(s, t.Slot)
+			}
+		}
+	})
 }
 
 // fastestUncut gives each member its own level in a new round.

@@ -105,11 +105,11 @@ func TestCheckerCatchesMutations(t *testing.T) {
 				case scenario.Crash | scenario.Partition:
 					o.Clients = 5 // more of them are late than an epoch allows
 				}
-				if m.want[0] == check.SharesRight {
-					o.Clients, o.Rounds, o.Shares = 12, 12, true
-				}
 				if m.faults&courtFaults == courtFaults && m.faults != scenario.AllFaults || m.faults == scenario.HonestFaults {
 					o.Rounds = 10
+				}
+				if slices.ContainsFunc(shareMutations, func(s mutation) bool { return s.name == m.name }) {
+					o.Clients, o.Rounds, o.Shares = 12, 12, true
 				}
 				r := Run(o)
 				if r.Violation == nil {

@@ -68,7 +68,7 @@ func (c *Court) trialsOf(s *coordinator.State) (now []OpenTrial) {
 		juror, voted := s.Juror(c.Member, t.Slot)
 		now = append(now, OpenTrial{
 			Accused: nameOf(t.Accused), Accuser: nameOf(t.Accuser), Step: t.Step, Fault: t.Fault.String(),
-			Since: t.Since, Until: t.Since + coordinator.TrialRounds,
+			Since: t.Since, Until: t.Since + s.Config.TrialRounds(),
 			Jury: int(t.Jurors), Guilty: int(t.Guilty), Innocent: int(t.Innocent), Juror: juror, Voted: voted,
 		})
 	}

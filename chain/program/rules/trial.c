@@ -2,7 +2,7 @@
 
 #include "coordinator.h"
 
-enum { MIN_JURY = 2 };
+enum { MIN_JURY = 2, TRIAL_VERIFIES = 8, MOST_TRIAL_ROUNDS = 80 };
 
 // trial_decides ports decides.
 static bool trial_decides(const struct trial *t, uint32_t votes) { return 20 * votes >= 11u * t->jurors; }
@@ -173,14 +173,21 @@ void state_draw_juries(struct state *s) {
 	}
 }
 
+// config_trial_rounds ports Config.TrialRounds.
+static uint32_t config_trial_rounds(const struct config *c) {
+	if (!c->shares_by_speed || c->verification_percent == 0) return TRIAL_ROUNDS;
+	uint32_t rounds = 100 * TRIAL_VERIFIES / c->verification_percent;
+	return rounds < MOST_TRIAL_ROUNDS ? rounds : MOST_TRIAL_ROUNDS;
+}
+
 // state_end_trials ports State.endTrials, but scans the clients once for all trials that end. No
 // trial begins in the future, because state_adjust_clock corrects such times.
 void state_end_trials(struct state *s, uint64_t now) {
-	uint32_t kept = 0, count = s->trial_count;
+	uint32_t kept = 0, count = s->trial_count, rounds = config_trial_rounds(&s->config);
 	uint8_t ended = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct trial *t = &s->trials[i];
-		if (s->progress.step - t->since < TRIAL_ROUNDS || now - t->since_time < TRIAL_TIME) {
+		if (s->progress.step - t->since < rounds || now - t->since_time < TRIAL_TIME) {
 			s->trials[kept++] = *t;
 			continue;
 		}

@@ -66,7 +66,7 @@ func (h *History) follow(e Entry, s *coordinator.State) {
 		}
 		begun := Trial{
 			Accused: name(t.Accused), Accuser: name(t.Accuser), Fault: t.Fault.String(), Epoch: s.Progress.Epoch, Step: t.Step, Since: t.Since,
-			Until: t.Since + coordinator.TrialRounds, Deadline: t.SinceTime + coordinator.TrialTime, Entry: e.Number, Time: e.Time,
+			Until: t.Since + s.Config.TrialRounds(), Deadline: t.SinceTime + coordinator.TrialTime, Entry: e.Number, Time: e.Time,
 		}
 		begun.take(t)
 		h.Open = append(h.Open, begun)

@@ -76,7 +76,7 @@ func TestOpenTrials(t *testing.T) {
 			t.Errorf("entry %d: %d are open, want %d", e.Number, len(h.Open), len(s.Trials))
 		}
 		for i, trial := range h.Open {
-			if want := &s.Trials[i]; trial.Jury != int(want.Jurors) || trial.Guilty != int(want.Guilty) || trial.Until != want.Since+coordinator.TrialRounds {
+			if want := &s.Trials[i]; trial.Jury != int(want.Jurors) || trial.Guilty != int(want.Guilty) || trial.Until != want.Since+s.Config.TrialRounds() {
 				t.Errorf("entry %d: %+v, want %+v", e.Number, trial, want)
 			}
 			most = max(most, trial.Guilty+trial.Innocent)

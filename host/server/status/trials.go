@@ -33,7 +33,7 @@ func trialsOf(s *coordinator.State) []Trial {
 		t := &s.Trials[i]
 		trials = append(trials, Trial{
 			Accused: name(t.Accused), Accuser: name(t.Accuser), Fault: t.Fault.String(), Step: t.Step, Since: t.Since,
-			Until: t.Since + coordinator.TrialRounds, Deadline: seconds(t.SinceTime + coordinator.TrialTime),
+			Until: t.Since + s.Config.TrialRounds(), Deadline: seconds(t.SinceTime + coordinator.TrialTime),
 			Jury: int(t.Jurors), Guilty: int(t.Guilty), Innocent: int(t.Innocent),
 		})
 	}

@@ -144,7 +144,7 @@ func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.challenged(s, before.step)
 		c.blameless(s, before)
 		c.learned(s, before.step)
-		c.courtsOver(before, now)
+		c.courtsOver(s.Config, before, now)
 	case coordinator.Cooldown:
 		c.punctual(before, past, s.Config.CooldownTime)
 		c.epochOver(s, before)

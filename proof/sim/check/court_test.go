@@ -75,7 +75,7 @@ func (r *courtRun) tickTo(phase coordinator.RunState) {
 		}
 		switch r.s.RunState {
 		case coordinator.Cooldown:
-			r.c.courtsOver(before, r.now)
+			r.c.courtsOver(r.s.Config, before, r.now)
 		case coordinator.RoundTrain:
 			r.c.juriesDrawn(r.s.CurrentRound())
 		case coordinator.Warmup:
