@@ -38,7 +38,8 @@ type auditCase struct {
 	tokens                data.Batch
 	differ                bool // this client's tokens differ from the tokens that the trainer claims to have received
 	took                  time.Duration
-	failed                int // number of recomputed gradients that did not match
+	failed                int  // number of recomputed gradients that did not match
+	interrupted           bool // the trainer may continue the newest recomputation
 
 	outcome outcome
 	reason  string

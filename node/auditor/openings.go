@@ -25,7 +25,7 @@ const (
 	// This member's openings are kept for both openRounds rounds and openTime, which is longer than
 	// any other member may request them. The openings of the newest openRounds rounds are also in
 	// memory.
-	openRounds = 2 * keptRounds
+	openRounds = 2 * leastKept
 	openTime   = 2 * keptTime
 	openSuffix = ".opening"
 )

@@ -15,11 +15,13 @@ import (
 const (
 	// drawnRounds is the number of newest rounds from which results are drawn.
 	drawnRounds = 12
-	// keptRounds is the minimum number of kept rounds. Rounds applied in the last keptTime are also
+	// leastKept is the minimum number of kept rounds. Rounds applied in the last keptTime are also
 	// kept. Both are longer than results are drawn: an auditor asks a silent trainer for a minute
 	// before it accuses the trainer, and jurors need the round after that.
-	keptRounds = 24
-	keptTime   = 150 * time.Second
+	leastKept = 24
+	keptTime  = 150 * time.Second
+	// mostKept is the maximum number of rounds that are kept for slow auditors.
+	mostKept = 2 * leastKept
 	// behind is the number of earlier rounds that an auditor must know to recompute a result. They
 	// are the rounds between the model that the result was trained from and the result, and the
 	// round that determines which chunks of the result are opened.
@@ -27,6 +29,15 @@ const (
 	// maxTrainers is the maximum number of trainers whose newest result is kept permanently.
 	maxTrainers = 2 * coordinator.MaxClients
 )
+
+// keptRounds returns the minimum number of kept rounds. With shares by speed, an auditor may need several rounds in which
+// it does not train. The rounds after the draw contain four of them on average.
+func keptRounds(c coordinator.Config) int {
+	if !c.SharesBySpeed || c.VerificationPercent == 0 {
+		return leastKept
+	}
+	return min(max(400/int(c.VerificationPercent)+8, leastKept), mostKept)
+}
 
 // attestedResult is a result that a quorum of witnesses holds, whether it was applied or not.
 type attestedResult struct {
@@ -71,8 +82,8 @@ type past struct {
 }
 
 // Add adds a round that was applied, and returns the hashes of the results that are no longer kept. It
-// keeps all rounds that are required to audit results of the step needed or later.
-func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
+// keeps at least the given number of rounds, and all that are required to audit results of the step needed or later.
+func (p *past) Add(r appliedRound, needed uint32, kept int) (dropped [][32]byte) {
 	if n := len(p.rounds); n == 0 || p.rounds[n-1].Step+1 != r.Step {
 		dropped = p.cut(n) // rounds before a gap are of no use
 		p.since = r.Step
@@ -80,7 +91,7 @@ func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 	p.rounds = append(p.rounds, r)
 	p.noteUnknown(r)
 	old := 0
-	for old+keptRounds < len(p.rounds) && r.At.Sub(p.rounds[old].At) > keptTime && p.rounds[old].Step+behind < needed {
+	for old+kept < len(p.rounds) && r.At.Sub(p.rounds[old].At) > keptTime && p.rounds[old].Step+behind < needed {
 		old++
 	}
 	return append(dropped, p.cut(old)...)

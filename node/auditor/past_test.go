@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -11,7 +12,7 @@ import (
 // held returns an attested result that continues from the result of an earlier step.
 func held(owner byte, step, previous uint32) attestedResult {
 	return attestedResult{
-		Owner: coordinator.ClientID{owner}, Commitment: [32]byte{owner, byte(step)}, Counted: true,
+		Owner: coordinator.ClientID{owner}, Commitment: [32]byte{owner, byte(step)}, Counted: true, Vote: assign.FullVote,
 		Header: codec.Header{Step: step, Previous: previous, Momentum: [32]byte{owner, byte(step), 1}},
 		Since:  1,
 	}
@@ -26,7 +27,7 @@ func pastOf(first, last uint32) *past {
 		if step%3 == 0 {
 			r.Results = append(r.Results, held(2, step, step-3))
 		}
-		p.Add(r, last+100)
+		p.Add(r, last+100, leastKept)
 	}
 	return p
 }
@@ -78,7 +79,7 @@ func TestStepsFromWhichAResultMayContinue(t *testing.T) {
 func TestNewestResultStaysKnown(t *testing.T) {
 	p := pastOf(1, 20)
 	for step := uint32(21); step < 200; step++ {
-		p.Add(appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0)}, 1000)
+		p.Add(appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0)}, 1000, leastKept)
 	}
 	r := held(2, 200, 18)
 	if _, got := p.Previous(&r); got != lineageAllowed {
@@ -88,7 +89,7 @@ func TestNewestResultStaysKnown(t *testing.T) {
 	if _, got := p.Previous(&r); got != lineageBroken {
 		t.Errorf("from an older one: %v", got)
 	}
-	p.Add(appliedRound{Step: 300, EpochStart: 300, At: time.Unix(300, 0)}, 1000)
+	p.Add(appliedRound{Step: 300, EpochStart: 300, At: time.Unix(300, 0)}, 1000, leastKept)
 	for previous, want := range map[uint32]lineage{18: lineageAllowed, 15: lineageBroken, 250: lineageUnknown, 300: lineageBroken, 0: lineageBroken} {
 		r = held(2, 301, previous)
 		if _, got := p.Previous(&r); got != want {
@@ -107,8 +108,8 @@ func TestNewestResultStaysKnown(t *testing.T) {
 // it.
 func TestUnknownResultsOfATrainer(t *testing.T) {
 	p := pastOf(1, 20)
-	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unknown: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000)
-	p.Add(appliedRound{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000)
+	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unknown: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000, leastKept)
+	p.Add(appliedRound{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000, leastKept)
 	r, other := held(2, 23, 21), held(3, 23, 21)
 	if _, got := p.Previous(&r); got != lineageUnknown {
 		t.Errorf("from a result that other members hold: %v", got)
@@ -126,14 +127,14 @@ func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 		needed uint32
 		want   int
 	}{
-		"long rounds":  {time.Minute, 1000, keptRounds},
+		"long rounds":  {time.Minute, 1000, leastKept},
 		"short rounds": {2 * time.Second, 1000, 76},
 		"a trial":      {time.Minute, 50, 100 - 50 + 1 + behind},
 	} {
 		p, dropped := &past{}, 0
 		for step := uint32(1); step <= 100; step++ {
 			at := time.Unix(0, 0).Add(time.Duration(step) * c.pause)
-			dropped += len(p.Add(appliedRound{Step: step, EpochStart: 1, At: at, Results: []attestedResult{held(1, step, step-1)}}, c.needed))
+			dropped += len(p.Add(appliedRound{Step: step, EpochStart: 1, At: at, Results: []attestedResult{held(1, step, step-1)}}, c.needed, leastKept))
 		}
 		if got := len(p.Rounds(1000)); got != c.want || dropped != 100-c.want {
 			t.Errorf("%s: %d rounds are kept and %d dropped, want %d", name, got, dropped, c.want)
@@ -194,5 +195,35 @@ func TestAuditTargetsArePrivate(t *testing.T) {
 	}
 	if _, found := one.Choose(1, rounds, func(*attestedResult) bool { return false }); found {
 		t.Error("a result was drawn although none is eligible")
+	}
+}
+
+// TestAuditTargetsByVote checks that a result with a fourth of another's vote is drawn a fourth as often.
+func TestAuditTargetsByVote(t *testing.T) {
+	p := &past{}
+	fast, slow := held(1, 1, 0), held(2, 1, 0)
+	slow.Vote = assign.FullVote / 4
+	p.Add(appliedRound{Step: 1, Results: []attestedResult{fast, slow}}, 1, leastKept)
+	random, drawn := newPrivateRandom([]byte("a"), [32]byte{1}), map[byte]int{}
+	const throws = 4000
+	for step := uint32(1); step <= throws; step++ {
+		r, _ := random.Choose(step, p.Rounds(drawnRounds), func(*attestedResult) bool { return true })
+		drawn[r.Owner[0]]++
+	}
+	if share := float64(drawn[1]) / throws; share < 0.77 || share > 0.83 || drawn[1]+drawn[2] != throws {
+		t.Errorf("%v results were drawn", drawn)
+	}
+}
+
+// TestKeptRounds checks that slow auditors have more rounds in a run with shares by speed.
+func TestKeptRounds(t *testing.T) {
+	for _, c := range []struct {
+		shares  bool
+		percent uint8
+		want    int
+	}{{false, 10, 24}, {true, 0, 24}, {true, 1, 48}, {true, 10, 48}, {true, 20, 28}, {true, 25, 24}, {true, 100, 24}} {
+		if got := keptRounds(coordinator.Config{SharesBySpeed: c.shares, VerificationPercent: c.percent}); got != c.want {
+			t.Errorf("%+v: %d rounds", c, got)
+		}
 	}
 }

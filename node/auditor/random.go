@@ -27,8 +27,9 @@ func newPrivateRandom(secret []byte, run [32]byte) privateRandom {
 	return privateRandom{mac.Sum(nil)}
 }
 
-// Choose draws, in the round of a step, one of the eligible results. rounds are
-// the newest rounds, oldest first. Half of the draws consider only the newest two rounds.
+// Choose draws, in the round of a step, one of the eligible results, each with a probability in proportion to its vote,
+// which is its effect on the model. rounds are the newest rounds, oldest first. Half of the draws consider only the newest
+// two rounds.
 func (p privateRandom) Choose(step uint32, rounds []appliedRound, eligible func(*attestedResult) bool) (attestedResult, bool) {
 	mac := hmac.New(sha256.New, p.secret)
 	mac.Write(binary.LittleEndian.AppendUint32(nil, step))
@@ -37,18 +38,24 @@ func (p privateRandom) Choose(step uint32, rounds []appliedRound, eligible func(
 		rounds = rounds[max(0, len(rounds)-newRounds):]
 	}
 	var all []attestedResult
+	votes := uint64(0)
 	for i := range rounds {
 		for _, r := range rounds[i].Results {
 			if eligible(&r) {
 				all = append(all, r)
+				votes += uint64(r.Vote)
 			}
 		}
 	}
-	if len(all) == 0 {
+	if votes == 0 {
 		return attestedResult{}, false
 	}
-	// A 64-bit number modulo the count is almost uniform.
-	return all[binary.LittleEndian.Uint64(drawn[8:])%uint64(len(all))], true
+	at := binary.LittleEndian.Uint64(drawn[8:]) % votes // a 64-bit number modulo a small one is almost uniform
+	i := 0
+	for ; at >= uint64(all[i].Vote); i++ {
+		at -= uint64(all[i].Vote)
+	}
+	return all[i], true
 }
 
 // resultID identifies a result.

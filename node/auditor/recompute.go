@@ -57,14 +57,15 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 			case q.isOver():
 			case err == nil:
 				a.Log.Debug("recomputed", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
-				q.took, a.took = took, took
+				q.took, a.took, q.interrupted = took, took, false
 				a.recomputed(q, m, reference, report, in)
 			case cancelled: // other work needed the trainer, or it took too long
 				if m.within > 0 {
 					a.took = max(a.took, took)
 				}
-				q.poll.again = a.Tasks.Now().Add(busyPause)
+				q.poll.again, q.interrupted = a.Tasks.Now().Add(busyPause), true
 			default:
+				q.interrupted = false
 				q.poll.again = a.Tasks.Now().Add(longestPause)
 				a.Log.Warn("cannot compute a gradient for an audit", "step", q.Step, "err", err)
 			}

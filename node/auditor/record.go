@@ -109,6 +109,6 @@ func (a *Auditor) Keep(r *Record) {
 		a.Log.Warn("cannot keep the results of a round; this client does not audit the round", "step", r.round.Step, "err", r.err)
 	default:
 		r.round.At = a.Tasks.Now()
-		a.payloads.Drop(a.past.Add(r.round, a.needed(r.round.Step))...)
+		a.payloads.Drop(a.past.Add(r.round, a.needed(r.round.Step), keptRounds(a.Client.State().Config))...)
 	}
 }

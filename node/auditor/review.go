@@ -3,6 +3,7 @@ package auditor
 import (
 	"cmp"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -55,14 +56,15 @@ func (a *Auditor) audit() {
 	for _, j := range a.trials { // a trial that needs the trainer has precedence
 		free = free && (!a.owes(j) || j.phase != waitsForEngine)
 	}
-	for _, r := range a.inTurn() {
+	reviews := a.inTurn()
+	for _, r := range reviews {
 		key := r.resultID
 		if a.isTooOld(key.Step) {
 			a.forget(r)
 			continue
 		}
 		if !r.isOver() {
-			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free})
+			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free && (r == reviews[0] || !reviews[0].interrupted)})
 			if a.isSilent(&r.auditCase, auditorAsks(a.Engine.Auditor())) {
 				g := &r.gathered
 				r.end(silent, "asked %d times in %v; %d of %d parts arrived", g.trainer.requests, a.Tasks.Now().Sub(g.trainer.first).Round(time.Second), len(g.parts)-bits.OnesCount64(g.missing()), len(g.parts))
@@ -75,12 +77,13 @@ func (a *Auditor) audit() {
 }
 
 // inTurn returns the reviews in the order in which they use the trainer. Reviews that may end in an
-// accusation are first. Then newer results precede older ones, because the trainer has to undo fewer
+// accusation are first, and then reviews whose recomputation was interrupted, because the trainer keeps
+// the progress of only one. Then newer results precede older ones, because the trainer has to undo fewer
 // rounds to recompute them.
 func (a *Auditor) inTurn() []*review {
 	rank := map[bool]int{true: 0, false: 1}
 	return slices.SortedFunc(maps.Values(a.reviews), func(a, b *review) int {
-		return cmp.Or(rank[a.suspects()]-rank[b.suspects()], b.Compare(a.resultID))
+		return cmp.Or(rank[a.suspects()]-rank[b.suspects()], rank[a.interrupted]-rank[b.interrupted], b.Compare(a.resultID))
 	})
 }
 
@@ -99,8 +102,9 @@ func (a *Auditor) throw(step uint32) {
 			delete(a.looked, key)
 		}
 	}
+	most := a.largestAudited(rounds)
 	r, found := a.random.Choose(step, rounds, func(r *attestedResult) bool {
-		return r.Owner != me && r.Read() && !a.looked[resultID{Trainer: r.Owner, Step: r.Header.Step}]
+		return r.Owner != me && r.Read() && r.Batch.Len() <= most && !a.looked[resultID{Trainer: r.Owner, Step: r.Header.Step}]
 	})
 	if !found {
 		return
@@ -108,6 +112,28 @@ func (a *Auditor) throw(step uint32) {
 	key := resultID{Trainer: r.Owner, Step: r.Header.Step}
 	a.looked[key] = true
 	a.reviews[key] = &review{auditCase: auditCase{resultID: key}}
+}
+
+// largestTimes is how many times as large as its own batch a batch may be that a member audits. A tenth of the members
+// are at most four times slower than the fastest one (assign.CutFastest). The rest allows for rounds whose trainers are
+// slower, so that all of them have larger batches.
+const largestTimes = 6
+
+// largestAudited returns the largest number of sequences of a result that this client audits. A client without a batch
+// in these rounds has time for any.
+func (a *Auditor) largestAudited(rounds []appliedRound) uint64 {
+	own := uint64(0)
+	for i := range rounds {
+		for _, r := range rounds[i].Results {
+			if r.Owner == a.me {
+				own = max(own, r.Batch.Len())
+			}
+		}
+	}
+	if own == 0 {
+		return math.MaxUint64
+	}
+	return largestTimes * own
 }
 
 // makeRoom reports whether one more review can start. If there are too many, it drops the oldest
@@ -227,13 +253,14 @@ func (a *Auditor) accuseOf(r *review, free bool) {
 // Results older than both limits are not audited any more, because jurors may no longer have the data
 // of such results at the time of a trial.
 const (
-	accusableRounds = keptRounds - 4
+	accusableRounds = 4 // less than keptRounds
 	accusableTime   = keptTime - 20*time.Second
 )
 
 func (a *Auditor) isTooOld(step uint32) bool {
+	s := a.Client.State()
 	round, kept := a.past.Round(step)
-	return !kept || a.Client.State().Progress.Step > step+accusableRounds && a.Tasks.Now().Sub(round.At) > accusableTime
+	return !kept || s.Progress.Step > step+uint32(keptRounds(s.Config)-accusableRounds) && a.Tasks.Now().Sub(round.At) > accusableTime
 }
 
 // auditItself determines whether this client's newest result passes its own audit. If not,

@@ -80,7 +80,7 @@ func newRig(t *testing.T, distort func(gradient []float32) []float32) *rig {
 		for i, by := range []*trainer{r.engine.trainer, cheat} {
 			round.Results = append(round.Results, r.make(t, by, step, uint64(2*step)+uint64(i)))
 		}
-		r.past.Add(round, newest)
+		r.past.Add(round, newest, leastKept)
 	}
 	return r
 }
@@ -115,7 +115,7 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) atteste
 	if err := r.payloads.Put(commitment, payload); err != nil {
 		t.Fatal(err)
 	}
-	return attestedResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true, Since: 1}
+	return attestedResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true, Vote: assign.FullVote, Since: 1}
 }
 
 // run advances the time. The client calls the auditor ten times a second.

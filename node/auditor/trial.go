@@ -88,7 +88,7 @@ func (a *Auditor) judge(j *trial) {
 // in time. Jurors check these parts for a wrong result as an auditor does.
 func (a *Auditor) pursueTrial(j *trial) {
 	t := &j.state
-	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: true}
+	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: !a.continuesOther(j)}
 	if !t.Fault.IsAboutParts() {
 		a.pursue(&j.auditCase, m)
 		return
@@ -104,6 +104,17 @@ func (a *Auditor) pursueTrial(j *trial) {
 	if a.isSilent(&j.auditCase, jurorAsks(a.Engine.Auditor())) {
 		j.end(silent, "asked %d times for %d parts, %d are missing", j.gathered.trainer.requests, len(j.gathered.parts), bits.OnesCount64(j.gathered.missing()))
 	}
+}
+
+// continuesOther reports whether another trial's recomputation was interrupted, and is next. The trainer keeps the
+// progress of only one.
+func (a *Auditor) continuesOther(j *trial) bool {
+	for _, other := range a.trials {
+		if other != j && other.interrupted && other.phase == waitsForEngine && a.owes(other) && (!j.interrupted || other.Compare(j.resultID) < 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // challengeBytes is the maximum size of the parts that a juror requests in a trial for silence. It is
@@ -143,7 +154,7 @@ const domainChallenge = "psyche/audit/challenge/v1"
 const idleRounds = 3
 
 // shouldPreempt reports whether the recomputation for a trial should delay this client's training.
-// That is so if half of the trial's time is over, and other work has needed the trainer for more
+// That is so if half of the shortest trial's time is over, and other work has needed the trainer for more
 // than idleRounds rounds.
 func (a *Auditor) shouldPreempt(j *trial) bool {
 	s := a.Client.State()
