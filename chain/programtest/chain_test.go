@@ -19,11 +19,8 @@ import (
 // A tick that needs more than a transaction has would stop a run forever.
 const unitLimit = 600_000
 
-// shareUnitLimit is the maximum cost of an instruction in a run with shares by speed.
+// shareUnitLimit is the maximum cost of an instruction in a run with shares by speed or with lost sequences.
 const shareUnitLimit = 1_100_000
-
-// retryUnitLimit is the maximum cost of an instruction in a run that trains lost sequences again.
-const retryUnitLimit = 1_370_000
 
 var programFile = flag.String("program", "", "the program to test, if not the one in the repository")
 

@@ -171,7 +171,7 @@ func TestLiteSVM(t *testing.T) {
 	for seed := range *liteSVMRuns {
 		recorded(t, seed)
 	}
-	costs(t, 256, false, false)
+	costs(t, 256, true)
 	provenByTheChain(t)
 	for _, test := range []func(*testing.T){
 		TestRunFromCreationToRefund, TestRefusalsOfInit, TestRefusalsOfWrite, TestRefusalsOfGenesis, TestRefusalsOfActAndTick, TestRefusalsOfFreeAndMigrate,

@@ -22,17 +22,16 @@ var actionNames = [...]string{
 
 // costs plays a permissioned run of n members through everything that can happen to it. Each member
 // is a delegate of a separate grantee. The model definition has 8,192 bytes, the health check 24
-// names, and a WRITE 950 bytes. With shares by speed, all members offer speeds. In a run with shares, or that trains
-// lost sequences again, the witnesses of later rounds hold different results, so that each result needs all
-// filters and many are lost.
-func costs(t *testing.T, n int, shares, retries bool) units {
+// names, and a WRITE 950 bytes. With shares, the run has shares by speed and trains lost sequences again. All members
+// offer speeds, and the witnesses of later rounds hold different results.
+func costs(t *testing.T, n int, shares bool) units {
 	t.Helper()
 	d, u := newDeployed(loadProgram(t)), units{}
 	d.note = u.note
 	c := &crowd{r: newPair(d), now: 100 * second}
 	config := crowdConfig
 	config.RoundsPerEpoch = 9
-	config.SharesBySpeed, config.RetryLost = shares, retries
+	config.SharesBySpeed, config.RetryLost = shares, shares
 	if shares {
 		config.VerificationPercent = 0
 	}
@@ -91,7 +90,7 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 		}
 		for _, member := range r.ElectedWitnesses(c.r.s.Config) {
 			if isHealthy(&c.r.s, r.Members[member]) {
-				if (config.SharesBySpeed || config.RetryLost) && round > 3 {
+				if config.SharesBySpeed && round > 3 {
 					proof.Participants = threeQuarters(r, member)
 				}
 				proof.Reveal = revealOf(&c.r.s, r.Members[member])
@@ -216,7 +215,7 @@ func TestUnits(t *testing.T) {
 		t.Skip("applies to the program in the repository, and is slow with the race detector")
 	}
 	fixed := fixedCosts(t)
-	by := []units{costs(t, 2, false, false), costs(t, 64, false, false), costs(t, 256, false, false)}
+	by := []units{costs(t, 2, false), costs(t, 64, false), costs(t, 256, false)}
 	for _, u := range by {
 		for name, taken := range fixed {
 			u[name] = taken
@@ -230,21 +229,8 @@ func TestUnitsOfShares(t *testing.T) {
 	if testing.Short() || *programFile != "" {
 		t.Skip("applies to the program in the repository, and is slow with the race detector")
 	}
-	by := []units{costs(t, 2, true, true), costs(t, 64, true, true), costs(t, 256, true, true)}
+	by := []units{costs(t, 2, true), costs(t, 64, true), costs(t, 256, true)}
 	golden.Compare(t, "units-shares.md", unitTable(t, by, shareUnitLimit))
-}
-
-// TestUnitsOfRetries checks the costs of many members that lose results in a run that trains lost sequences again. Equal
-// shares cost more than different ones.
-func TestUnitsOfRetries(t *testing.T) {
-	if testing.Short() || *programFile != "" {
-		t.Skip("applies to the program in the repository, and is slow with the race detector")
-	}
-	for name, taken := range costs(t, coordinator.MaxClients, false, true) {
-		if taken > retryUnitLimit {
-			t.Errorf("%s takes %d units, want at most %d", name, taken, retryUnitLimit)
-		}
-	}
 }
 
 // unitTable returns a table of costs in runs of 2, 64 and 256 members. No cost may exceed the limit.

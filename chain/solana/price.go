@@ -15,8 +15,8 @@ import (
 const (
 	actUnits   = 150_000
 	tickUnits  = 600_000
-	shareUnits = 1_100_000 // of a tick in a run with shares by speed
-	maxUnits   = 1_400_000 // of a tick in a run that trains lost sequences again, and of any transaction
+	shareUnits = 1_100_000 // of a tick in a run with shares by speed or with lost sequences
+	maxUnits   = 1_400_000 // of any transaction
 	writeUnits = 40_000
 	otherUnits = 60_000 // creating an account and announcing addresses
 )

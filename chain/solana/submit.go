@@ -161,12 +161,8 @@ func (c *Client) withTicks(o order, ticks int) order {
 func (c *Client) unitsOfTick() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch config := c.view.state.Config; {
-	case config.RetryLost:
-		return maxUnits
-	case config.SharesBySpeed:
+	if config := c.view.state.Config; config.SharesBySpeed || config.RetryLost {
 		return shareUnits
-	default:
-		return tickUnits
 	}
+	return tickUnits
 }

@@ -37,7 +37,7 @@ func TestUnitsOfTicks(t *testing.T) {
 	for _, want := range []struct {
 		shares, retries bool
 		units           uint32
-	}{{false, false, 600_000}, {true, false, 1_100_000}, {false, true, 1_370_000}, {true, true, 1_370_000}} {
+	}{{false, false, 600_000}, {true, false, 1_100_000}, {false, true, 1_100_000}, {true, true, 1_100_000}} {
 		state := &coordinator.State{Config: coordinator.Config{SharesBySpeed: want.shares, RetryLost: want.retries}}
 		c := &Client{view: view{state: state}}
 		if got := c.unitsOfTick(); got < want.units {

@@ -20,4 +20,4 @@ bool host_equal(const void *a, const void *b, uint64_t size) {
 }
 
 // host_scratch returns the beginning of the heap. Nothing else uses the heap.
-uint16_t *host_scratch(void) { return (uint16_t *)0x300000000; }
+void *host_scratch(void) { return (void *)0x300000000; }

@@ -31,8 +31,8 @@ void host_zero(void *at, uint64_t size) {
 
 bool host_equal(const void *a, const void *b, uint64_t size) { return size == 0 || memcmp(a, b, size) == 0; }
 
-uint16_t *host_scratch(void) {
-	static uint16_t scratch[SCRATCH_PLACES];
+void *host_scratch(void) {
+	static uint64_t scratch[SCRATCH_SIZE / 8];
 	return scratch;
 }
 

@@ -101,6 +101,7 @@ void client_delete(struct clients *c, uint32_t i);
 void client_forget_report(struct client *c);
 int32_t index_of(const struct clients *c, const struct key *id);
 int32_t index_of_key(const struct key *keys, uint32_t count, const struct key *id);
+struct client *lookup_next(struct lookup *l, const struct key *id);
 struct client *lookup_find(struct lookup *l, const struct key *id);
 
 // id_set is a hash table that finds the keys of a list of clients.
@@ -162,6 +163,7 @@ void bloom_new_keys(struct filter_keys *k, uint64_t seed);
 void bloom_positions(const struct filter_keys *k, const struct key *item, struct filter_positions *out);
 bool bloom_contains_positions(const struct filter *f, const struct filter_positions *positions);
 uint32_t bloom_ones_count(const struct filter *f);
+void bloom_transpose_word(uint32_t place, uint64_t row[MAX_WITNESSES], uint32_t owners[FILTER_BITS]);
 
 // config.c
 bool config_validate(const struct config *c);

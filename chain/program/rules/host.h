@@ -20,9 +20,27 @@ void host_move(void *to, const void *from, uint64_t size);
 void host_zero(void *at, uint64_t size);
 bool host_equal(const void *a, const void *b, uint64_t size);
 
-enum { SCRATCH_PLACES = 1024 };
+enum { SCRATCH_SIZE = 10240 };
 
-// host_scratch returns space for SCRATCH_PLACES numbers, too much for a stack frame on the chain.
-uint16_t *host_scratch(void);
+// host_scratch returns SCRATCH_SIZE bytes for 8-byte numbers, too much for a stack frame on the chain.
+void *host_scratch(void);
+
+// host_load and host_store access 8 bytes at any address. The chain's machine needs no alignment, but its compiler
+// would access the bytes one by one.
+#ifdef __bpf__
+static inline uint64_t host_load(const uint8_t *at) {
+	uint64_t word;
+	__asm__ volatile("%0 = *(u64 *)(%1 + 0)" : "=r"(word) : "r"(at) : "memory");
+	return word;
+}
+static inline void host_store(uint8_t *at, uint64_t word) { __asm__ volatile("*(u64 *)(%0 + 0) = %1" : : "r"(at), "r"(word) : "memory"); }
+#else
+static inline uint64_t host_load(const uint8_t *at) {
+	uint64_t word;
+	__builtin_memcpy(&word, at, sizeof word);
+	return word;
+}
+static inline void host_store(uint8_t *at, uint64_t word) { __builtin_memcpy(at, &word, sizeof word); }
+#endif
 
 #endif

@@ -35,6 +35,8 @@ int32_t index_of_key(const struct key *keys, uint32_t count, const struct key *i
 	return -1;
 }
 
+enum { PLACES = 1024 }; // of an id_set
+
 // Go's idSet hashes with a constant, so keys chosen to collide make it slow. Here a slow lookup
 // would exceed the cost limit. So the factor is random, and is drawn when the keys can no longer
 // change.
@@ -49,21 +51,26 @@ void new_id_set(struct id_set *set, struct client *list, uint32_t count, uint64_
 	set->list = list;
 	set->places = host_scratch();
 	set->factor = seed | 1;
-	host_zero(set->places, SCRATCH_PLACES * sizeof *set->places);
+	host_zero(set->places, PLACES * sizeof *set->places);
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t place = id_set_place(set, &list[i].id);
-		while (set->places[place]) place = (place + 1) % SCRATCH_PLACES;
+		while (set->places[place]) place = (place + 1) % PLACES;
 		set->places[place] = (uint16_t)(i + 1);
 	}
 }
 
 // id_set_find returns the client with the key, or NULL.
 struct client *id_set_find(const struct id_set *set, const struct key *id) {
-	for (uint64_t place = id_set_place(set, id); set->places[place]; place = (place + 1) % SCRATCH_PLACES) {
+	for (uint64_t place = id_set_place(set, id); set->places[place]; place = (place + 1) % PLACES) {
 		struct client *client = &set->list[set->places[place] - 1];
 		if (key_equal(&client->id, id)) return client;
 	}
 	return NULL;
+}
+
+// lookup_next returns the next client if it has the key, and otherwise NULL.
+struct client *lookup_next(struct lookup *l, const struct key *id) {
+	return l->next < l->count && key_equal(&l->list[l->next].id, id) ? &l->list[l->next++] : NULL;
 }
 
 // lookup_find ports lookup.find.

@@ -33,29 +33,30 @@ static void client_raise(struct client *c, uint32_t level, uint32_t growth) {
 	if (raised > c->level) c->level = (uint8_t)raised;
 }
 
-// round_outcomes ports Round.outcomes and returns bad. Most results are in all filters or in none, which
-// the intersection and the union of the filters show.
+// round_holders computes which witnesses of a round have each bit in their filters of participants.
+static void round_holders(const struct round *r, uint32_t holders[FILTER_BITS]) {
+	uint64_t row[MAX_WITNESSES];
+	for (uint32_t w = 0; w < FILTER_WORDS; w++) {
+		for (uint32_t i = 0; i < MAX_WITNESSES; i++) row[i] = i < r->witness_count ? r->witnesses[i].participants.word[w] : 0;
+		bloom_transpose_word(w, row, holders);
+	}
+}
+
+// round_outcomes ports Round.outcomes and returns bad.
 static bool round_outcomes(const struct round *r, uint8_t outcomes[MAX_CLIENTS]) {
-	struct filter all = r->witnesses[0].participants, any = all;
+	uint32_t *holders = host_scratch(), owners = 0, denied = 0;
 	struct filter_keys keys;
 	struct filter_positions positions;
-	uint32_t owners = 0, denied = 0;
-	for (uint32_t i = 1; i < r->witness_count; i++)
-		for (uint32_t w = 0; w < FILTER_WORDS; w++) {
-			all.word[w] &= r->witnesses[i].participants.word[w];
-			any.word[w] |= r->witnesses[i].participants.word[w];
-		}
+	round_holders(r, holders);
 	bloom_new_keys(&keys, r->seed);
 	for (uint32_t member = 0; member < r->member_count; member++) {
 		outcomes[member] = NO_BATCH;
 		if (!member_set_has(r->owners, member)) continue;
 		owners++;
 		bloom_positions(&keys, &r->members[member], &positions);
-		uint32_t score = 0;
-		if (bloom_contains_positions(&all, &positions))
-			score = r->witness_count;
-		else if (bloom_contains_positions(&any, &positions))
-			score = round_score_positions(r, &positions);
+		uint32_t hold = UINT32_MAX;
+		for (uint32_t i = 0; i < FILTER_HASHES; i++) hold &= holders[positions.bit[i]];
+		uint32_t score = (uint32_t)__builtin_popcount(hold);
 		if (score >= r->witnesses_needed) {
 			outcomes[member] = RESULT_COUNTS;
 		} else if (round_denied(r, score)) {
@@ -85,8 +86,11 @@ static void state_judge(struct state *s, struct round *round, const uint8_t outc
 	struct lookup members = {s->epoch.clients.list, s->epoch.clients.count, 0};
 	struct lookup exited = {s->epoch.exited.list, s->epoch.exited.count, 0};
 	for (uint32_t member = 0; member < round->member_count; member++) {
-		struct client *client = lookup_find(&members, &round->members[member]);
-		if (!client) client = lookup_find(&exited, &round->members[member]);
+		const struct key *id = &round->members[member];
+		struct client *client = lookup_next(&members, id);
+		if (!client) client = lookup_next(&exited, id); // before a search, because many members may have left
+		if (!client) client = lookup_find(&members, id);
+		if (!client) client = lookup_find(&exited, id);
 		if (!client || client->level == 0 || round->levels[member] == 0) continue;
 		uint32_t outcome = outcomes[member], level = round->levels[member];
 		if (level > reference + SHARE_RANGE) level = reference + SHARE_RANGE;

@@ -51,13 +51,14 @@ struct sequences {
 	const struct round *round;
 	uint32_t part; // number of a retry, or of the fresh sequences after them
 	uint64_t read; // sequences of the part
+	uint64_t next; // first sequence after the round
 };
 
 // state_read_batch reads the next batch, and adds its sequences to the lost stretches if it is lost.
 static void state_read_batch(struct state *s, struct sequences *q, uint32_t size, bool lost) {
 	const struct round *r = q->round;
 	for (uint64_t left = size; left > 0;) {
-		struct stretch t = {r->data_index, round_next_data(r), 0, {0}};
+		struct stretch t = {r->data_index, q->next, 0, {0}};
 		if (q->part < r->retry_count) t = r->retries[q->part];
 		t.start += q->read;
 		if (stretch_len(&t) <= left) {
@@ -83,7 +84,7 @@ void state_requeue(struct state *s, const struct round *round, const uint8_t *ou
 		if (outcomes[member] == RESULT_COUNTS && !member_set_has(round->warming, member)) member_set_add(counted, member);
 	if (host_equal(counted, round->owners, SET_SIZE)) return;
 	uint32_t count = assign_batches(round, s->config.verification_percent, order, sizes);
-	struct sequences q = {round, 0, 0};
+	struct sequences q = {round, 0, 0, round_next_data(round)};
 	for (uint32_t warming = 0; warming < 2; warming++)
 		for (uint32_t i = 0; i < count; i++)
 			if (member_set_has(round->warming, order[i]) == warming)
