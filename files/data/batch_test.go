@@ -52,8 +52,8 @@ func TestHashOfABatch(t *testing.T) {
 func TestReceiptsProveContradictions(t *testing.T) {
 	key, other := identity.FromSeed([identity.SeedSize]byte{1}), identity.FromSeed([identity.SeedSize]byte{2})
 	run, batch := [32]byte{3}, assign.BatchID{Start: 4, End: 9}
-	first := SignReceipt(key, run, batch, [32]byte{5})
-	forged := SignReceipt(other, run, batch, [32]byte{6})
+	first := SignReceipt(key, run, []assign.BatchID{batch}, [32]byte{5})
+	forged := SignReceipt(other, run, []assign.BatchID{batch}, [32]byte{6})
 	forged.Server = key.ID()
 	for name, test := range map[string]struct {
 		receipt Receipt
@@ -61,10 +61,10 @@ func TestReceiptsProveContradictions(t *testing.T) {
 		want    bool
 	}{
 		"the same":       {first, true, false},
-		"other tokens":   {SignReceipt(key, run, batch, [32]byte{6}), true, true},
-		"another batch":  {SignReceipt(key, run, assign.BatchID{Start: 4, End: 8}, [32]byte{6}), true, false},
-		"another run":    {SignReceipt(key, [32]byte{4}, batch, [32]byte{6}), true, false},
-		"another server": {SignReceipt(other, run, batch, [32]byte{6}), true, false},
+		"other tokens":   {SignReceipt(key, run, []assign.BatchID{batch}, [32]byte{6}), true, true},
+		"another batch":  {SignReceipt(key, run, []assign.BatchID{{Start: 4, End: 8}}, [32]byte{6}), true, false},
+		"another run":    {SignReceipt(key, [32]byte{4}, []assign.BatchID{batch}, [32]byte{6}), true, false},
+		"another server": {SignReceipt(other, run, []assign.BatchID{batch}, [32]byte{6}), true, false},
 		"a forged one":   {forged, false, false},
 	} {
 		if verify := test.receipt.Verify(); verify != test.verify {

@@ -42,25 +42,6 @@ type Provider interface {
 	Close() error
 }
 
-// batches is the part of Provider that AuditBatch uses.
-type batches interface {
-	Batch(ctx context.Context, id assign.BatchID) (Batch, error)
-}
-
-// yielding is a Provider that answers one call at a time, with precedence for Batch.
-type yielding interface {
-	AuditBatch(ctx context.Context, id assign.BatchID) (Batch, error)
-}
-
-// AuditBatch is Batch for an audit of another member. The caller's own training does not wait for
-// it.
-func AuditBatch(ctx context.Context, p batches, id assign.BatchID) (Batch, error) {
-	if y, ok := p.(yielding); ok {
-		return y.AuditBatch(ctx, id)
-	}
-	return p.Batch(ctx, id)
-}
-
 // Options are the settings of New.
 type Options struct {
 	SeqLen    int    // tokens of a sequence, without the additional token that is only a label

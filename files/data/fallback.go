@@ -103,18 +103,12 @@ func (f *fallback) Close() error {
 // Batch reads a batch from the current location, or from the next location that works. Indices at
 // or beyond Len belong to further passes over the data.
 func (f *fallback) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
-	return f.read(ctx, id, Provider.Batch)
+	return f.Gather(ctx, id, []assign.BatchID{id}, false)
 }
 
-// AuditBatch implements yielding.
-func (f *fallback) AuditBatch(ctx context.Context, id assign.BatchID) (Batch, error) {
-	return f.read(ctx, id, func(p Provider, ctx context.Context, id assign.BatchID) (Batch, error) { return AuditBatch(ctx, p, id) })
-}
-
-// reads reads a batch from a location.
-type reads func(p Provider, ctx context.Context, id assign.BatchID) (Batch, error)
-
-func (f *fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batch, error) {
+// Gather implements gatherer. The whole batch comes from one location.
+func (f *fallback) Gather(ctx context.Context, id assign.BatchID, from []assign.BatchID, audit bool) (Batch, error) {
+	how := func(ctx context.Context, p Provider) (Batch, error) { return Gather(ctx, p, id, from, audit) }
 	if err := ctx.Err(); err != nil {
 		return Batch{}, fmt.Errorf("read batch %v: %w", id, err)
 	}
@@ -127,7 +121,7 @@ func (f *fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batc
 		i := (first + n) % len(f.sources)
 		batch, err := f.from(ctx, i, len(f.sources)-n, id, how)
 		if err == nil {
-			f.remember(batch)
+			f.remember(batch, from[0].Start)
 			f.use(i, errors.Join(errs...))
 			return batch, nil
 		}
@@ -162,7 +156,7 @@ func failed(errs []error) error {
 }
 
 // from reads a batch from one location, within its share of the remaining time.
-func (f *fallback) from(ctx context.Context, i, left int, id assign.BatchID, how reads) (Batch, error) {
+func (f *fallback) from(ctx context.Context, i, left int, id assign.BatchID, how func(context.Context, Provider) (Batch, error)) (Batch, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
 		defer cancel()
@@ -172,7 +166,7 @@ func (f *fallback) from(ctx context.Context, i, left int, id assign.BatchID, how
 	if err != nil {
 		return Batch{}, err
 	}
-	batch, err := how(opened, ctx, id)
+	batch, err := how(ctx, opened)
 	if err == nil {
 		err = batch.check(id)
 	}
@@ -286,12 +280,12 @@ func shuffleOf(location config.DataLocation) *[32]byte {
 	}
 }
 
-// remember keeps the hash of a batch's first sequence.
-func (f *fallback) remember(batch Batch) {
+// remember keeps the hash of a batch's first sequence, which has an index.
+func (f *fallback) remember(batch Batch, index uint64) {
 	if len(f.sources) == 1 {
 		return
 	}
-	p := probe{index: batch.ID.Start, hash: Fingerprint(batch, 0)}
+	p := probe{index: index, hash: Fingerprint(batch, 0)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.probes) == maxProbes {

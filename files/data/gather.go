@@ -8,11 +8,29 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
+// batches is the part of Provider that Gather needs.
+type batches interface {
+	Batch(ctx context.Context, id assign.BatchID) (Batch, error)
+}
+
+// gatherer is a Provider that reads several intervals at once, or answers one call at a time, with audits last.
+type gatherer interface {
+	Gather(ctx context.Context, id assign.BatchID, from []assign.BatchID, audit bool) (Batch, error)
+}
+
 // Gather reads a batch that consists of the sequences of several intervals, in their order, and gives it
-// the ID id. It has a Receipt only if it is one interval.
-func Gather(ctx context.Context, id assign.BatchID, from []assign.BatchID, read func(ctx context.Context, part assign.BatchID) (Batch, error)) (whole Batch, err error) {
+// the ID id. The caller's own training does not wait for an audit of another member.
+func Gather(ctx context.Context, p batches, id assign.BatchID, from []assign.BatchID, audit bool) (Batch, error) {
+	if g, ok := p.(gatherer); ok {
+		return g.Gather(ctx, id, from, audit)
+	}
+	return gather(ctx, p, id, from)
+}
+
+// gather reads one interval after the other. The batch has a Receipt only if it is one interval.
+func gather(ctx context.Context, p batches, id assign.BatchID, from []assign.BatchID) (whole Batch, err error) {
 	for i, part := range from {
-		batch, err := read(ctx, part)
+		batch, err := p.Batch(ctx, part)
 		if err != nil {
 			return Batch{}, err
 		}

@@ -192,9 +192,7 @@ func (a *Auditor) readResult(q *auditCase, m manner, root, seed [32]byte, sender
 func (a *Auditor) getTokens(q *auditCase) {
 	r := q.result
 	q.poll.ask(a.Tasks, a.Client.CompletionTime(), func(ctx context.Context) func() {
-		tokens, err := data.Gather(ctx, r.Batch, q.sequences, func(ctx context.Context, part assign.BatchID) (data.Batch, error) {
-			return data.AuditBatch(ctx, a.Data, part)
-		})
+		tokens, err := data.Gather(ctx, a.Data, r.Batch, q.sequences, true)
 		return func() {
 			differ := err == nil && tokens.Hash() != r.Header.Batch
 			switch {

@@ -188,7 +188,7 @@ func (d otherTokens) Batch(ctx context.Context, id assign.BatchID) (data.Batch, 
 	for _, s := range b.Sequences {
 		s[0] += d.shift
 	}
-	receipt := data.SignReceipt(d.key, [32]byte{1}, id, b.Hash())
+	receipt := data.SignReceipt(d.key, [32]byte{1}, []assign.BatchID{id}, b.Hash())
 	b.Receipt = &receipt
 	return b, err
 }

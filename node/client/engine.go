@@ -283,7 +283,7 @@ func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) 
 		defer cancel()
 		ctx, cancel := r.tasks.WithTimeout(wanted, limit)
 		defer cancel()
-		tokens, err = data.Gather(ctx, batch, this.from, r.data.Batch)
+		tokens, err = data.Gather(ctx, r.data, batch, this.from, false)
 		return err
 	}, func(err error) {
 		this.loading = false

@@ -63,15 +63,11 @@ func (d *Data) replace(next *openData) error {
 
 // Batch implements env.DataProvider.
 func (d *Data) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
-	return d.read(ctx, func(ctx context.Context, p data.Provider) (data.Batch, error) { return p.Batch(ctx, id) })
+	return d.Gather(ctx, id, []assign.BatchID{id}, false)
 }
 
-// AuditBatch is Batch for an audit; see data.AuditBatch.
-func (d *Data) AuditBatch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
-	return d.read(ctx, func(ctx context.Context, p data.Provider) (data.Batch, error) { return data.AuditBatch(ctx, p, id) })
-}
-
-func (d *Data) read(ctx context.Context, from func(ctx context.Context, p data.Provider) (data.Batch, error)) (data.Batch, error) {
+// Gather is Batch for the sequences of several intervals; see data.Gather.
+func (d *Data) Gather(ctx context.Context, id assign.BatchID, from []assign.BatchID, audit bool) (data.Batch, error) {
 	d.mu.Lock()
 	current := d.current
 	if current == nil {
@@ -84,5 +80,5 @@ func (d *Data) read(ctx context.Context, from func(ctx context.Context, p data.P
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(current.life, cancel)()
-	return from(ctx, current.provider)
+	return data.Gather(ctx, current.provider, id, from, audit)
 }

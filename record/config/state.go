@@ -71,7 +71,6 @@ func readRun(root *table) Run {
 			run.Warnings = append(run.Warnings, warning)
 		}
 		checkAudits(llm, run)
-		checkRetries(llm, run)
 		if warning := innerStepsWarning(run); warning != "" {
 			run.Warnings = append(run.Warnings, warning)
 		}
@@ -209,14 +208,6 @@ func checkAudits(llm *table, run Run) {
 	}
 	if distro := run.Model.Optimizer.Distro; run.Config.VerificationPercent > 0 && distro != nil && distro.ClipGradNorm == 0 {
 		llm.fail("optimizer", "clip_grad_norm is 0, but with verification_percent above 0 nothing limits the parts of a result that audits skip; set clip_grad_norm (1.0 is usual), or verification_percent = 0")
-	}
-}
-
-// checkRetries reports a run that trains lost sequences again, but gets its data from a data server. A data
-// server finds the owner of a sequence by rules without retries.
-func checkRetries(llm *table, run Run) {
-	if run.Config.RetryLost && slices.ContainsFunc(run.Model.DataLocations, func(l DataLocation) bool { return l.Server != nil }) {
-		llm.fail("data_location", "names a data server, which does not serve sequences that the run trains again; set retry_lost = false, or read the data from another location")
 	}
 }
 

@@ -68,7 +68,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.OpenTimeout, o.Timeout = cmp.Or(o.OpenTimeout, DefaultTimeout), cmp.Or(o.Timeout, DefaultTimeout)
-	c := &Client{options: o, line: line{busy: make(chan struct{}, 1)}, receipts: receipts{of: make(map[assign.BatchID]data.Receipt)}}
+	c := &Client{options: o, line: line{busy: make(chan struct{}, 1)}, receipts: receipts{of: make(map[string]data.Receipt)}}
 	c.life, c.end = context.WithCancel(context.Background())
 	err := c.do(ctx, o.OpenTimeout, c.line.enter, func(s *session) error {
 		c.len = s.welcome.Sequences
@@ -95,31 +95,37 @@ func (c *Client) Close() error {
 // Batch implements data.Provider. It returns only batches that the run assigns to the key and, in
 // audited runs, batches of finished rounds. Every batch has a Receipt.
 func (c *Client) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
-	return c.batch(ctx, id, c.line.enter)
+	return c.Gather(ctx, id, []assign.BatchID{id}, false)
 }
 
-// AuditBatch is Batch for an audit. All other calls have priority over it: if one of them has to
-// wait, AuditBatch stops and starts again after it. AuditBatch stops only once, because in short
-// rounds an audit would otherwise never finish.
-func (c *Client) AuditBatch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+// Gather is Batch for the sequences of several intervals, at most message.MaxIntervals. The batch has one Receipt. All
+// other calls have priority over one for an audit: if one of them has to wait, the audit stops and starts again after
+// it. It stops only once, because in short rounds an audit would otherwise never finish.
+func (c *Client) Gather(ctx context.Context, id assign.BatchID, from []assign.BatchID, audit bool) (data.Batch, error) {
+	if !audit {
+		return c.batch(ctx, id, from, c.line.enter)
+	}
 	last := func(yield context.CancelFunc) entering {
 		return func(ctx context.Context) (leave func(), err error) { return c.line.enterLast(ctx, yield) }
 	}
 	given, yield := context.WithCancel(ctx)
 	defer yield()
-	batch, err := c.batch(given, id, last(yield))
+	batch, err := c.batch(given, id, from, last(yield))
 	if err != nil && given.Err() != nil && ctx.Err() == nil {
-		return c.batch(ctx, id, last(nil))
+		return c.batch(ctx, id, from, last(nil))
 	}
 	return batch, err
 }
 
-func (c *Client) batch(ctx context.Context, id assign.BatchID, enter entering) (batch data.Batch, err error) {
+func (c *Client) batch(ctx context.Context, id assign.BatchID, from []assign.BatchID, enter entering) (batch data.Batch, err error) {
 	if err := tokens.CheckBatch(id, c.options.SeqLen); err != nil {
 		return data.Batch{}, err
 	}
+	if n := (message.Request{Sequences: from}).Len(); n != id.Len() || len(from) > message.MaxIntervals {
+		return data.Batch{}, fmt.Errorf("read batch %v: %d sequences in %d intervals, want %d in at most %d", id, n, len(from), id.Len(), message.MaxIntervals)
+	}
 	err = c.do(ctx, c.options.Timeout, enter, func(s *session) error {
-		if batch, err = s.batch(id, c.options); err == nil {
+		if batch, err = s.batch(id, from, c.options); err == nil {
 			err = c.receipts.add(*batch.Receipt, c.options.Logger)
 		}
 		return err

@@ -182,51 +182,61 @@ func (s *session) write(kind frame.Type, payload []byte) error {
 }
 
 // request sends a request. The answer must be read with expect.
-func (s *session) request(kind message.Kind, id assign.BatchID) error {
+func (s *session) request(kind message.Kind, sequences ...assign.BatchID) error {
 	s.number = max(s.number+1, 1)
-	return s.write(message.TypeRequest, message.Request{Number: s.number, Kind: kind, Batch: id}.AppendTo(nil))
+	return s.write(message.TypeRequest, message.Request{Number: s.number, Kind: kind, Sequences: sequences}.AppendTo(nil))
 }
 
 // batch reads the answer to a request for samples.
-func (s *session) batch(id assign.BatchID, o Options) (data.Batch, error) {
-	if err := s.request(message.Samples, id); err != nil {
+func (s *session) batch(id assign.BatchID, from []assign.BatchID, o Options) (data.Batch, error) {
+	if err := s.request(message.Samples, from...); err != nil {
 		return data.Batch{}, err
 	}
 	batch := data.Batch{ID: id}
-	for index := id.Start; index < id.End; index++ {
-		payload, err := s.expect(message.TypeSample)
-		if err != nil {
-			return data.Batch{}, err
-		}
-		sample, err := message.DecodeSample(payload)
-		if err != nil {
-			return data.Batch{}, err
-		}
-		if sample.Number != s.number || sample.Index != index {
-			return data.Batch{}, fmt.Errorf("%w: sample %d of request %d, want %d of %d", message.ErrMalformed, sample.Index, sample.Number, index, s.number)
-		}
-		if err := o.check(sample); err != nil {
-			return data.Batch{}, err
-		}
-		batch.Sequences = append(batch.Sequences, sample.Tokens)
-		if sample.Labels != nil {
-			batch.Labels = append(batch.Labels, sample.Labels)
-		}
-		if sample.Positions != nil {
-			batch.Positions = append(batch.Positions, sample.Positions)
+	for _, interval := range from {
+		for index := interval.Start; index < interval.End; index++ {
+			if err := s.sample(&batch, index, o); err != nil {
+				return data.Batch{}, err
+			}
 		}
 	}
 	n := len(batch.Sequences)
 	if l, p := len(batch.Labels), len(batch.Positions); l != 0 && l != n || p != 0 && p != n {
 		return data.Batch{}, fmt.Errorf("%w: labels or positions are missing in some samples of batch %v", message.ErrMalformed, id)
 	}
-	receipt, err := s.receipt(batch)
+	receipt, err := s.receipt(batch, from)
 	batch.Receipt = &receipt
 	return batch, err
 }
 
+// sample reads the next sample of a batch.
+func (s *session) sample(batch *data.Batch, index uint64, o Options) error {
+	payload, err := s.expect(message.TypeSample)
+	if err != nil {
+		return err
+	}
+	sample, err := message.DecodeSample(payload)
+	if err != nil {
+		return err
+	}
+	if sample.Number != s.number || sample.Index != index {
+		return fmt.Errorf("%w: sample %d of request %d, want %d of %d", message.ErrMalformed, sample.Index, sample.Number, index, s.number)
+	}
+	if err := o.check(sample); err != nil {
+		return err
+	}
+	batch.Sequences = append(batch.Sequences, sample.Tokens)
+	if sample.Labels != nil {
+		batch.Labels = append(batch.Labels, sample.Labels)
+	}
+	if sample.Positions != nil {
+		batch.Positions = append(batch.Positions, sample.Positions)
+	}
+	return nil
+}
+
 // receipt reads the server's receipt for a batch.
-func (s *session) receipt(batch data.Batch) (data.Receipt, error) {
+func (s *session) receipt(batch data.Batch, from []assign.BatchID) (data.Receipt, error) {
 	payload, err := s.expect(message.TypeReceipt)
 	if err != nil {
 		return data.Receipt{}, err
@@ -235,7 +245,7 @@ func (s *session) receipt(batch data.Batch) (data.Receipt, error) {
 	if err != nil {
 		return data.Receipt{}, err
 	}
-	receipt := data.Receipt{Server: s.server, Run: s.welcome.Run, Batch: batch.ID, Hash: signed.Hash, Signature: signed.Signature}
+	receipt := data.Receipt{Server: s.server, Run: s.welcome.Run, Sequences: from, Hash: signed.Hash, Signature: signed.Signature}
 	switch {
 	case signed.Number != s.number:
 		return data.Receipt{}, fmt.Errorf("%w: the receipt belongs to another request", message.ErrMalformed)

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -24,7 +25,7 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 		bytes, err = c.deliver(ctx, request, granted.others)
 	}
 	if err == nil {
-		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Batch, Bytes: bytes, Took: time.Since(begun)})
+		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Sequences[0], Bytes: bytes, Took: time.Since(begun)})
 		c.server.metrics.requests.WithLabelValues(kind, "served").Inc()
 		c.server.metrics.seconds.Observe(time.Since(begun).Seconds())
 		return nil
@@ -35,8 +36,8 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 		return err
 	}
 	if c.server.noise.Allow() {
-		c.logger.Warn("denied a request", "kind", kind, "batch", request.Batch, "reason", refused.Reason)
-		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Batch, Took: time.Since(begun), Denied: refused.Reason})
+		c.logger.Warn("denied a request", "kind", kind, "sequences", request.Sequences, "reason", refused.Reason)
+		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Sequences[0], Took: time.Since(begun), Denied: refused.Reason})
 	}
 	return c.send(message.TypeDenied, message.Denied{Number: request.Number, Refusal: message.Refusal(*refused)}.AppendTo(nil))
 }
@@ -59,13 +60,11 @@ func (c *connection) deliver(ctx context.Context, request message.Request, other
 		defer c.server.turns.enter()()
 	}
 	hash := data.NewHash()
-	piece := max(1, pieceTokens/uint64(c.server.options.SeqLen+1))
-	for start := request.Batch.Start; start < request.Batch.End; {
-		end := start + min(piece, request.Batch.End-start)
+	for piece := range pieces(request.Sequences, max(1, pieceTokens/uint64(c.server.options.SeqLen+1))) {
 		if others {
 			c.server.turns.yield(ctx, longestWay)
 		}
-		batch, err := c.server.read(ctx, assign.BatchID{Start: start, End: end}, others)
+		batch, err := c.server.read(ctx, piece, others)
 		if err != nil {
 			return sent, err
 		}
@@ -78,10 +77,24 @@ func (c *connection) deliver(ctx context.Context, request message.Request, other
 		if err != nil {
 			return sent, err
 		}
-		start = end
 	}
-	receipt := data.SignReceipt(c.server.options.Key, c.server.run.name(), request.Batch, hash.Sum())
+	receipt := data.SignReceipt(c.server.options.Key, c.server.run.name(), request.Sequences, hash.Sum())
 	return sent, c.send(message.TypeReceipt, message.Receipt{Number: request.Number, Hash: receipt.Hash, Signature: receipt.Signature}.AppendTo(nil))
+}
+
+// pieces divides intervals into pieces of at most a number of sequences.
+func pieces(intervals []assign.BatchID, most uint64) iter.Seq[assign.BatchID] {
+	return func(yield func(assign.BatchID) bool) {
+		for _, interval := range intervals {
+			for start := interval.Start; start < interval.End; {
+				end := start + min(most, interval.End-start)
+				if !yield(assign.BatchID{Start: start, End: end}) {
+					return
+				}
+				start = end
+			}
+		}
+	}
 }
 
 // sendPiece sends a part of a batch, and returns its number of bytes.

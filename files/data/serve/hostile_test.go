@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -92,7 +93,7 @@ func TestHostileClients(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", func(o *serve.Options) { o.HandshakeTimeout = time.Second })
 	s := state(3, 0, 1)
 	server.Update(s, runHash)
-	request := message.Request{Number: 1, Kind: message.Samples, Batch: owned(t, s, 1)}.AppendTo(nil)
+	request := message.Request{Number: 1, Kind: message.Samples, Sequences: []assign.BatchID{owned(t, s, 1)}}.AppendTo(nil)
 	for name, act := range map[string]func(p *peer){
 		"a request before the hello": func(p *peer) {
 			p.expect(message.TypeChallenge)
@@ -119,7 +120,7 @@ func TestHostileClients(t *testing.T) {
 			p.refused(message.Malformed)
 		},
 		"an empty batch": func(p *peer) {
-			p.greet(1).send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Batch: assign.BatchID{Start: 3, End: 3}}.AppendTo(nil))
+			p.greet(1).send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Sequences: []assign.BatchID{{Start: 3, End: 3}}}.AppendTo(nil))
 			p.refused(message.Malformed)
 		},
 		"another type": func(p *peer) {
@@ -196,7 +197,7 @@ func TestSlowReader(t *testing.T) {
 	server, s := startLong(t, 100*time.Millisecond)
 	p := newPeer(t, server).greet(1)
 	for range 8 {
-		p.send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Batch: owned(t, s, 1)}.AppendTo(nil))
+		p.send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Sequences: []assign.BatchID{owned(t, s, 1)}}.AppendTo(nil))
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for count(t, server, "requests_total", "samples", "too slow") == 0 {
@@ -212,7 +213,7 @@ func TestSlowReader(t *testing.T) {
 func TestSlowLink(t *testing.T) {
 	server, s := startLong(t, 1500*time.Millisecond)
 	p := newPeer(t, server).greet(1)
-	p.send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Batch: owned(t, s, 1)}.AppendTo(nil))
+	p.send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Sequences: []assign.BatchID{owned(t, s, 1)}}.AppendTo(nil))
 	want, read, begun := 4*4*longSequence, 0, time.Now()
 	for piece := make([]byte, 64<<10); read < want; {
 		n, err := p.socket.Read(piece)
@@ -230,7 +231,7 @@ func TestRequestsAreSlowedDown(t *testing.T) {
 	server.Update(s, runHash)
 	p := newPeer(t, server).greet(1)
 	began := time.Now()
-	request := message.Request{Number: 1, Kind: message.Fingerprint, Batch: assign.BatchID{Start: 0, End: 1}}.AppendTo(nil)
+	request := message.Request{Number: 1, Kind: message.Fingerprint, Sequences: []assign.BatchID{{Start: 0, End: 1}}}.AppendTo(nil)
 	for range 22 {
 		p.send(message.TypeRequest, request)
 	}
@@ -284,18 +285,18 @@ func TestHostileServers(t *testing.T) {
 // TestFalseReceipts sends a client receipts that prove nothing.
 func TestFalseReceipts(t *testing.T) {
 	batch := data.Batch{ID: assign.BatchID{Start: 3, End: 4}, Sequences: [][]int32{{1, 2}}}
-	good := data.SignReceipt(serverKey, runHash, batch.ID, batch.Hash())
+	good := data.SignReceipt(serverKey, runHash, []assign.BatchID{batch.ID}, batch.Hash())
 	for name, receipt := range map[string]func(number uint32) message.Receipt{
 		"of other tokens": func(n uint32) message.Receipt {
-			other := data.SignReceipt(serverKey, runHash, batch.ID, [32]byte{1})
+			other := data.SignReceipt(serverKey, runHash, []assign.BatchID{batch.ID}, [32]byte{1})
 			return message.Receipt{Number: n, Hash: other.Hash, Signature: other.Signature}
 		},
 		"of another run": func(n uint32) message.Receipt {
-			other := data.SignReceipt(serverKey, [32]byte{1}, batch.ID, good.Hash)
+			other := data.SignReceipt(serverKey, [32]byte{1}, []assign.BatchID{batch.ID}, good.Hash)
 			return message.Receipt{Number: n, Hash: other.Hash, Signature: other.Signature}
 		},
 		"of another batch": func(n uint32) message.Receipt {
-			other := data.SignReceipt(serverKey, runHash, assign.BatchID{Start: 4, End: 5}, good.Hash)
+			other := data.SignReceipt(serverKey, runHash, []assign.BatchID{{Start: 4, End: 5}}, good.Hash)
 			return message.Receipt{Number: n, Hash: other.Hash, Signature: other.Signature}
 		},
 		"of another request": func(n uint32) message.Receipt {
@@ -312,7 +313,7 @@ func TestFalseReceipts(t *testing.T) {
 			})}, 1)
 			o.Timeout = 250 * time.Millisecond
 			got, err := connect(t, o).Batch(t.Context(), batch.ID)
-			if want := name == "good"; (err == nil) != want || err != nil && !errors.Is(err, message.ErrMalformed) || want && *got.Receipt != good {
+			if want := name == "good"; (err == nil) != want || err != nil && !errors.Is(err, message.ErrMalformed) || want && !reflect.DeepEqual(*got.Receipt, good) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})

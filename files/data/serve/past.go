@@ -31,12 +31,11 @@ type past struct {
 
 // note contains the sequences of a round.
 type note struct {
-	step  uint32
-	start uint64
-	size  uint32
+	step       uint32
+	start, end uint64 // fresh sequences
+	size       uint32 // of all its sequences
+	retries    []coordinator.Stretch
 }
-
-func (n note) end() uint64 { return n.start + uint64(n.size) }
 
 // reader is a member of one of the newest rounds.
 type reader struct {
@@ -59,7 +58,7 @@ func (p *past) follow(state *coordinator.State) {
 		if r.Step >= state.Progress.Step {
 			p.over = min(p.over, r.DataIndex)
 		} else {
-			p.add(note{r.Step, r.DataIndex, r.BatchSize})
+			p.add(note{r.Step, r.DataIndex, r.NextData(), r.BatchSize, r.Retries})
 		}
 		p.join(r)
 	}
@@ -118,14 +117,27 @@ func (p *past) forget(state *coordinator.State) {
 		return
 	}
 	first := p.newest - min(p.newest, pastRounds-1)
-	p.allowed = append(p.allowed, assign.BatchID{Start: p.startOf(first), End: min(p.over, p.notes[len(p.notes)-1].end())})
-	kept := map[uint32]bool{}
+	p.allowed = append(p.allowed, assign.BatchID{Start: p.startOf(first), End: min(p.over, p.notes[len(p.notes)-1].end)})
+	kept, known := map[uint32]bool{}, p.notes[0].step <= first
 	for i := range state.Trials {
 		step := state.Trials[i].Step
-		kept[step] = true
+		kept[step], known = true, known && p.knows(step)
 		p.allowed = append(p.allowed, assign.BatchID{Start: p.startOf(step), End: min(p.over, p.endOf(step))})
 	}
 	p.notes = slices.DeleteFunc(p.notes, func(n note) bool { return n.step < first && !kept[n.step] })
+	for _, n := range p.notes {
+		for _, t := range n.retries {
+			p.allowed = append(p.allowed, assign.BatchID{Start: t.Start, End: t.End})
+		}
+	}
+	if start := p.notes[0].start; state.Config.RetryLost && !known && start > 0 {
+		p.allowed = append(p.allowed, assign.BatchID{End: start}) // rounds that the server has not seen may have any lost sequences
+	}
+}
+
+// knows reports whether the server has seen a round.
+func (p *past) knows(step uint32) bool {
+	return slices.ContainsFunc(p.notes, func(n note) bool { return n.step == step })
 }
 
 // startOf returns the first sequence of a round, or a lower one if the server has not seen the
@@ -147,7 +159,7 @@ func (p *past) endOf(step uint32) uint64 {
 	for i, n := range p.notes {
 		switch {
 		case n.step == step:
-			return n.end()
+			return n.end
 		case n.step > step && i == 0:
 			return p.startOf(step + 1)
 		case n.step > step:
@@ -155,9 +167,4 @@ func (p *past) endOf(step uint32) uint64 {
 		}
 	}
 	return math.MaxUint64
-}
-
-// has reports whether every reader may get a batch.
-func (p *past) has(batch assign.BatchID) bool {
-	return slices.ContainsFunc(p.allowed, func(a assign.BatchID) bool { return a.Start <= batch.Start && batch.End <= a.End })
 }

@@ -67,9 +67,9 @@ type Options struct {
 // Answer is the outcome of a request.
 type Answer struct {
 	To     identity.ID
-	Kind   string // "samples" or "fingerprint"
-	Batch  assign.BatchID
-	Bytes  int // of the sent sequences
+	Kind   string         // "samples" or "fingerprint"
+	Batch  assign.BatchID // the first interval of its sequences
+	Bytes  int            // of the sent sequences
 	Took   time.Duration
 	Denied string // reason of a denial; empty: served
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -18,6 +19,7 @@ type run struct {
 	mu        sync.Mutex
 	members   map[coordinator.ClientID]bool // true: healthy members; false: pending clients
 	begun     uint64                        // number of sequences in rounds so far
+	retries   bool                          // rounds may also have older sequences, which were lost
 	rounds    []round                       // newest last, including the next one if known
 	past      past                          // batches for members other than their trainers
 	hash      [32]byte                      // hash of the run
@@ -29,10 +31,16 @@ type run struct {
 type round struct {
 	step    uint32
 	seed    uint64
-	batches map[coordinator.ClientID]assign.BatchID
+	batches map[coordinator.ClientID]share
 }
 
-// delivery identifies the batch of a client in one round. Its sequences belong to no other round.
+// share is the batch of a client.
+type share struct {
+	batch     assign.BatchID   // positions
+	sequences []assign.BatchID // intervals
+}
+
+// delivery identifies the batch of a client in one round. Its positions belong to no other round.
 type delivery struct {
 	client coordinator.ClientID
 	batch  assign.BatchID
@@ -69,13 +77,13 @@ func (r *run) follow(state *coordinator.State, hash [32]byte) {
 	}
 	kept := make(map[delivery]bool)
 	for _, of := range rounds {
-		for client, batch := range of.batches {
-			kept[delivery{client, batch}] = true
+		for client, own := range of.batches {
+			kept[delivery{client, own.batch}] = true
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.members, r.begun, r.rounds, r.hash = members, state.Progress.DataIndex, rounds, hash
+	r.members, r.begun, r.retries, r.rounds, r.hash = members, state.Progress.DataIndex, state.Config.RetryLost, rounds, hash
 	r.past.follow(state)
 	for d := range r.delivered {
 		if !kept[d] {
@@ -93,9 +101,9 @@ func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
 			return known
 		}
 	}
-	r := round{step: from.Step, seed: from.Seed, batches: make(map[coordinator.ClientID]assign.BatchID)}
+	r := round{step: from.Step, seed: from.Seed, batches: make(map[coordinator.ClientID]share)}
 	for _, a := range from.Assignments(c) {
-		r.batches[from.Members[a.Member]] = a.Batch
+		r.batches[from.Members[a.Member]] = share{a.Batch, from.Sequences(a.Batch)}
 	}
 	return r
 }
@@ -139,42 +147,54 @@ func (r *run) isPart(id coordinator.ClientID) bool { return r.admit(id).refused 
 func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	batch := request.Batch
 	auditor := r.past.readers[id]
 	if !r.members[id] && (auditor == nil || request.Kind == message.Fingerprint) {
 		return r.refuse(true, message.NotMember, "the key is not a healthy member of the run's epoch")
 	}
 	if request.Kind == message.Fingerprint {
-		if batch.End > r.begun {
-			return r.refuse(true, message.NotTrained, "sequence %d was not used in any round yet", batch.Start)
+		if index := request.Sequences[0].Start; index >= r.begun {
+			return r.refuse(true, message.NotTrained, "sequence %d was not used in any round yet", index)
 		}
 		return decision{}
 	}
 	for i := len(r.rounds) - 1; i >= 0; i-- {
 		own, ok := r.rounds[i].batches[id]
-		if !ok || !r.members[id] || batch.Start < own.Start || batch.End > own.End {
+		if !ok || !r.members[id] || !within(request.Sequences, own.sequences) {
 			continue
 		}
-		d := delivery{id, own}
-		if r.delivered[d]+batch.Len() > maxDeliveries*own.Len() {
-			return r.refuse(false, message.Repeated, "batch %v was already delivered %d times", own, maxDeliveries)
+		d, n := delivery{id, own.batch}, request.Len()
+		if limit := maxDeliveries * own.batch.Len(); n > limit || r.delivered[d] > limit-n {
+			return r.refuse(false, message.Repeated, "batch %v was already delivered %d times", own.batch, maxDeliveries)
 		}
-		r.delivered[d] += batch.Len()
+		r.delivered[d] += n
 		return decision{}
 	}
-	return r.grantPast(auditor, batch)
+	return r.grantPast(auditor, request)
+}
+
+// within reports whether each of the intervals lies in one of the allowed intervals.
+func within(intervals, allowed []assign.BatchID) bool {
+	for _, interval := range intervals {
+		if !slices.ContainsFunc(allowed, func(a assign.BatchID) bool { return a.Start <= interval.Start && interval.End <= a.End }) {
+			return false
+		}
+	}
+	return true
 }
 
 // grantPast decides about a batch that is not the client's own.
-func (r *run) grantPast(auditor *reader, batch assign.BatchID) decision {
+func (r *run) grantPast(auditor *reader, request message.Request) decision {
+	n := request.Len()
 	switch {
-	case auditor == nil || !r.past.has(batch):
-		// The client may have a newer state, in which the round is over.
-		mayChange := batch.End > r.begun || auditor != nil && batch.End > r.past.over
-		return r.refuse(mayChange, message.NotAssigned, "batch %v is neither assigned to the key nor open for audits by every member", batch)
-	case batch.Len() > auditor.credit:
+	case auditor == nil || !within(request.Sequences, r.past.allowed):
+		// The client may have a newer state, in which the round is over or has lost sequences.
+		mayChange := r.retries || slices.ContainsFunc(request.Sequences, func(s assign.BatchID) bool {
+			return s.End > r.begun || auditor != nil && s.End > r.past.over
+		})
+		return r.refuse(mayChange, message.NotAssigned, "sequences %v are neither assigned to the key nor open for audits by every member", request.Sequences)
+	case n > auditor.credit:
 		return r.refuse(false, message.Repeated, "the key has used its credit for other members' batches; wait for the next rounds")
 	}
-	auditor.credit -= batch.Len()
+	auditor.credit -= n
 	return decision{others: true}
 }

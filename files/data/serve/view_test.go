@@ -41,7 +41,7 @@ func owned(s *coordinator.State, round, n int) assign.BatchID {
 }
 
 func samples(id assign.BatchID) message.Request {
-	return message.Request{Number: 1, Kind: message.Samples, Batch: id}
+	return message.Request{Number: 1, Kind: message.Samples, Sequences: []assign.BatchID{id}}
 }
 
 func TestGrant(t *testing.T) {
@@ -54,7 +54,7 @@ func TestGrant(t *testing.T) {
 	r := newRun()
 	r.follow(s, [32]byte{1})
 	hash := func(index uint64) message.Request {
-		return message.Request{Kind: message.Fingerprint, Batch: assign.BatchID{Start: index, End: index + 1}}
+		return message.Request{Kind: message.Fingerprint, Sequences: []assign.BatchID{{Start: index, End: index + 1}}}
 	}
 	for _, test := range []struct {
 		name    string

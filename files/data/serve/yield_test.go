@@ -41,14 +41,14 @@ func TestReadsThatAreGivenUp(t *testing.T) {
 		for i, id := range reads {
 			givenUp.Go(func() {
 				if (step+i)%4 < 2 {
-					_, _ = c.AuditBatch(ctx, id)
+					_, _ = c.Gather(ctx, id, []assign.BatchID{id}, true)
 				} else {
 					_, _ = c.Batch(ctx, id)
 				}
 			})
 		}
 		givenUp.Go(func() { // this read is not cancelled
-			if _, err := c.AuditBatch(t.Context(), own); err != nil {
+			if _, err := c.Gather(t.Context(), own, []assign.BatchID{own}, true); err != nil {
 				t.Errorf("step %d, for an audit: %v", step, err)
 			}
 		})
@@ -96,7 +96,7 @@ func TestAuditsYield(t *testing.T) {
 	}
 	audited := make(chan error, 1)
 	go func() {
-		_, err := data.AuditBatch(t.Context(), p, past)
+		_, err := data.Gather(t.Context(), p, past, []assign.BatchID{past}, true)
 		audited <- err
 	}()
 	<-reading

@@ -8,8 +8,8 @@
 //	Challenge                 →
 //	                          ←   Hello       (run; signed over the challenge and the server's key)
 //	Welcome                   →               (length and number of sequences, the run's hash) or Refusal
-//	                          ←   Request     (number, kind, batch)
-//	Sample, Sample, …         →               (number, index, tokens): one for each index, in order;
+//	                          ←   Request     (number, kind, intervals of sequences)
+//	Sample, Sample, …         →               (number, index, tokens): one for each sequence, in order;
 //	Receipt                   →               (number, hash, signature) after the last of them;
 //	                                          or Fingerprint (number, hash), or Denied (number, reason)
 //	Refusal                   →               before the server closes the connection

@@ -14,7 +14,7 @@ import (
 )
 
 // Version is the protocol version. Both sides must have the same one.
-const Version = 2
+const Version = 3
 
 // helloDomain is the signature domain of a Hello.
 const helloDomain = "psyche/data/hello/v1"
@@ -32,9 +32,15 @@ const (
 	TypeReceipt
 )
 
+// MaxIntervals is the maximum number of intervals of a batch's sequences: the lost stretches that a round trains again,
+// then its fresh sequences.
+const MaxIntervals = coordinator.MaxRetries + 1
+
+const requestHeader = 4 + 1 // number, kind
+
 // Maximum number of bytes of a frame after the length.
 const (
-	MaxToServer = 1 + identity.IDSize + coordinator.MaxRunIDLength + identity.SignatureSize
+	MaxToServer = 1 + requestHeader + 16*MaxIntervals // a Hello is shorter
 	maxReason   = 512
 	MaxToClient = 1 + 5 + maxReason // for all frames except samples; see MaxSample
 )
@@ -133,37 +139,64 @@ type Kind uint8
 
 // Kinds of requests.
 const (
-	Samples     Kind = iota + 1 // the samples of a batch, or of a part of it
+	Samples     Kind = iota + 1 // the samples of a batch, or of a part of it, with one Receipt
 	Fingerprint                 // the hash of one sequence; see data.Fingerprint
 )
 
 // Request asks for data.
 type Request struct {
-	Number uint32 // chosen by the client, repeated in the answer
-	Kind   Kind
-	Batch  assign.BatchID
+	Number    uint32 // chosen by the client, repeated in the answer
+	Kind      Kind
+	Sequences []assign.BatchID // intervals in the order of the answer; see coordinator.Round.Sequences
 }
 
 // AppendTo appends the payload of the frame.
 func (r Request) AppendTo(b []byte) []byte {
 	b = append(binary.LittleEndian.AppendUint32(b, r.Number), byte(r.Kind))
-	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, r.Batch.Start), r.Batch.End)
+	for _, interval := range r.Sequences {
+		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, interval.Start), interval.End)
+	}
+	return b
 }
 
 // DecodeRequest reads the payload of a Request.
 func DecodeRequest(payload []byte) (Request, error) {
-	if len(payload) != 4+1+8+8 {
+	n := (len(payload) - requestHeader) / 16
+	if n < 1 || n > MaxIntervals || len(payload) != requestHeader+16*n {
 		return Request{}, wrongSize("request", payload)
 	}
-	r := Request{Number: binary.LittleEndian.Uint32(payload), Kind: Kind(payload[4])}
-	r.Batch.Start, r.Batch.End = binary.LittleEndian.Uint64(payload[5:]), binary.LittleEndian.Uint64(payload[13:])
+	r := Request{Number: binary.LittleEndian.Uint32(payload), Kind: Kind(payload[4]), Sequences: make([]assign.BatchID, n)}
+	for i := range r.Sequences {
+		at := payload[requestHeader+16*i:]
+		r.Sequences[i] = assign.BatchID{Start: binary.LittleEndian.Uint64(at), End: binary.LittleEndian.Uint64(at[8:])}
+	}
 	switch {
 	case r.Kind != Samples && r.Kind != Fingerprint:
 		return Request{}, fmt.Errorf("%w: unknown request kind %d", ErrMalformed, r.Kind)
-	case r.Batch.Start >= r.Batch.End || r.Kind == Fingerprint && r.Batch.Len() != 1:
-		return Request{}, fmt.Errorf("%w: request for the invalid batch %v", ErrMalformed, r.Batch)
+	case !areIntervals(r.Sequences) || r.Kind == Fingerprint && r.Len() != 1:
+		return Request{}, fmt.Errorf("%w: request for the invalid sequences %v", ErrMalformed, r.Sequences)
 	}
 	return r, nil
+}
+
+// Len returns the number of sequences.
+func (r Request) Len() (n uint64) {
+	for _, interval := range r.Sequences {
+		n += interval.Len()
+	}
+	return n
+}
+
+// areIntervals reports whether no interval is empty or continues the one before it, and their lengths do not overflow.
+func areIntervals(intervals []assign.BatchID) bool {
+	total := uint64(0)
+	for i, interval := range intervals {
+		if interval.Start >= interval.End || i > 0 && intervals[i-1].End == interval.Start || interval.Len() > math.MaxUint64-total {
+			return false
+		}
+		total += interval.Len()
+	}
+	return true
 }
 
 // Hash is the answer to a Request of the kind Fingerprint.

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
+	"math/big"
 	"os"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/net/frame"
 )
 
@@ -37,8 +40,9 @@ func TestGolden(t *testing.T) {
 		{"hello", TypeHello, SignHello(testKey, "run", nonce, testID)},
 		{"welcome", TypeWelcome, Welcome{2048, 1 << 33, [32]byte{3, 31: 4}}.AppendTo(nil)},
 		{"refusal", TypeRefusal, Refusal{WrongRun, "another run"}.AppendTo(nil)},
-		{"request", TypeRequest, Request{7, Samples, assign.BatchID{Start: 5, End: 9}}.AppendTo(nil)},
-		{"request of a hash", TypeRequest, Request{8, Fingerprint, assign.BatchID{Start: 5, End: 6}}.AppendTo(nil)},
+		{"request", TypeRequest, Request{7, Samples, []assign.BatchID{{Start: 5, End: 9}}}.AppendTo(nil)},
+		{"request of several intervals", TypeRequest, Request{7, Samples, []assign.BatchID{{Start: 5, End: 9}, {Start: 2, End: 3}}}.AppendTo(nil)},
+		{"request of a hash", TypeRequest, Request{8, Fingerprint, []assign.BatchID{{Start: 5, End: 6}}}.AppendTo(nil)},
 		{"sample", TypeSample, Sample{7, 5, []int32{1, 2, 65535}, nil, nil}.AppendTo(nil)},
 		{"wide sample", TypeSample, Sample{7, 6, []int32{1, 65536}, []int32{-100, 65536}, []int32{0, 1}}.AppendTo(nil)},
 		{"hash", TypeFingerprint, Hash{8, [32]byte{1, 2}}.AppendTo(nil)},
@@ -95,6 +99,37 @@ func TestSampleRoundTrip(t *testing.T) {
 			t.Fatalf("%v\n%s", err, diff)
 		}
 	})
+}
+
+// TestRequests decodes requests for all kinds of intervals. A request is accepted only if no interval is empty or
+// continues the one before it.
+func TestRequests(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		index := rapid.OneOf(rapid.Uint64Range(0, 4), rapid.Just(uint64(math.MaxUint64)))
+		r := Request{Number: rapid.Uint32().Draw(t, "number"), Kind: Samples}
+		valid := true
+		for i := range rapid.IntRange(0, MaxIntervals+1).Draw(t, "intervals") {
+			interval := assign.BatchID{Start: index.Draw(t, "start"), End: index.Draw(t, "end")}
+			valid = valid && interval.Start < interval.End && (i == 0 || r.Sequences[i-1].End != interval.Start)
+			r.Sequences = append(r.Sequences, interval)
+		}
+		total := new(big.Int)
+		for _, interval := range r.Sequences {
+			total.Add(total, new(big.Int).SetUint64(interval.Len()))
+		}
+		valid = valid && len(r.Sequences) > 0 && len(r.Sequences) <= MaxIntervals && total.IsUint64()
+		payload := r.AppendTo(nil)
+		got, err := DecodeRequest(payload)
+		if (err == nil) != valid || err != nil && !errors.Is(err, ErrMalformed) {
+			t.Fatalf("%v: %v", r.Sequences, err)
+		}
+		if diff := cmp.Diff(r, got); valid && (diff != "" || 1+len(payload) > MaxToServer || got.Len() != total.Uint64()) {
+			t.Fatalf("%d bytes: %s", len(payload), diff)
+		}
+	})
+	if hello := 1 + len(SignHello(testKey, strings.Repeat("x", coordinator.MaxRunIDLength), nonce, testID)); hello > MaxToServer {
+		t.Errorf("a Hello has up to %d bytes, more than a Request", hello)
+	}
 }
 
 func TestOtherVersion(t *testing.T) {
