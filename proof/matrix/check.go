@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/ledger"
 )
 
 // account is the combined record of all members' events.
@@ -108,10 +109,10 @@ func (p *play) during(l coordinator.RollbackGap) string {
 	return strings.Join(all, "; ")
 }
 
-// checkData requires each step once and in order. The sequences of each step must follow the
-// previous step's, and each must be in one batch.
+// checkData requires each step once and in order. The positions and the fresh sequences of each step must follow the
+// previous step's, and each position must be in one batch. If lost sequences return, no sequence may be given up.
 func (p *play) checkData(r *record) {
-	next := uint64(0)
+	next, fresh := uint64(0), uint64(0)
 	for i, step := range r.steps {
 		if step != uint32(i+1) {
 			p.found("data", "round %d of the log has step %d", i+1, step)
@@ -119,16 +120,22 @@ func (p *play) checkData(r *record) {
 		}
 		one := r.plans[step]
 		p.batches += len(one.assignments)
-		if one.round.DataIndex != next {
-			p.found("data", "step %d begins at sequence %d, but the previous step ended at %d", step, one.round.DataIndex, next)
+		if one.round.DataIndex != fresh {
+			p.found("data", "the fresh sequences of step %d begin at %d, but those of the previous step ended at %d", step, one.round.DataIndex, fresh)
 		}
+		fresh = one.round.NextData()
 		for _, a := range one.assignments {
 			if a.Batch.Start != next {
-				p.found("data", "step %d: batch %v does not begin at sequence %d", step, a.Batch, next)
+				p.found("data", "step %d: batch %v does not begin at position %d", step, a.Batch, next)
 			}
 			next = a.Batch.End
 		}
 	}
+	totals := r.book.Totals()
+	if kept := totals[ledger.Counted] + totals[ledger.Waiting]; p.row.has("returns", "on") && kept != fresh {
+		p.found("data", "%d of %d sequences count or wait: %v", kept, fresh, totals)
+	}
+	p.retried = next - fresh
 }
 
 // checkHonest checks that only the slanderer accused members, and that only absent members were

@@ -146,9 +146,10 @@ func TestChecks(t *testing.T) {
 		{"the end is not recorded", func(u *trainedRun) { u.r.final.Model.Checkpoint.Step = 120 }, "lost", "checkpoint has step 120"},
 		{"the run continues", func(u *trainedRun) { u.r.final.RunState = coordinator.Paused }, "unfinished", "Paused"},
 		{"a step is skipped", func(u *trainedRun) { u.r.steps = []uint32{2} }, "data", "has step 2"},
+		{"a lost sequence does not return", func(u *trainedRun) { u.p.row = row{levels: map[string]string{"returns": "on"}} }, "data", "of 4 sequences count or wait"},
 		{"data is skipped", func(u *trainedRun) {
 			u.r.plans[1].round.DataIndex = 4
-		}, "data", "begins at sequence 4"},
+		}, "data", "begin at 4"},
 		{"the loss grows", func(u *trainedRun) { u.loss = 5 }, "loss", "5.0000 at the end"},
 	}
 	for _, c := range cases {

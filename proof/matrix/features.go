@@ -18,6 +18,7 @@ var features = []cover.Feature{
 	{Name: "audits", Levels: []string{"0", "30", "50"}},
 	{Name: "clip", Levels: []string{"on", "off"}},
 	{Name: "shares", Levels: []string{"equal", "speeds"}},
+	{Name: "returns", Levels: []string{"off", "on"}}, // of lost sequences
 	{Name: "witnesses", Levels: []string{"all", "few"}},
 	{Name: "admission", Levels: []string{"open", "keys", "delegates"}},
 	{Name: "epochs", Levels: []string{"rounds", "time"}},

@@ -129,6 +129,9 @@ func (o outcome) print(out io.Writer) {
 		for _, reason := range slices.Sorted(maps.Keys(o.lost)) {
 			fmt.Fprintf(out, ", %d lost: %s", o.lost[reason], reason)
 		}
+		if o.retried > 0 {
+			fmt.Fprintf(out, ", %d sequences trained again", o.retried)
+		}
 		fmt.Fprintf(out, "; longest: %.0f s in %s of step %d)", o.longest.took.Seconds(), o.longest.name, o.longest.step)
 	}
 	if o.skipped != "" {

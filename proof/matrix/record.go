@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/ledger"
 )
 
 // plan is the log's information about one round.
@@ -49,6 +50,7 @@ type record struct {
 	dropped map[seen]bool
 	late    map[seen]bool
 	accused map[seen]string // key of the accuser
+	book    ledger.Ledger
 	final   coordinator.State
 }
 
@@ -69,6 +71,9 @@ func readRecord(path string) (*record, error) {
 
 // see processes a state of the run.
 func (r *record) see(s *coordinator.State) error {
+	if err := r.book.See(s); err != nil {
+		return err
+	}
 	step := s.Progress.Step
 	for _, t := range s.Trials {
 		r.accused[seen{identity.ID(t.Accused).String(), t.Step}] = identity.ID(t.Accuser).String()

@@ -55,6 +55,7 @@ type play struct {
 	findings []finding
 	lost     map[string]int // number of batches without a counted result, by reason
 	batches  int
+	retried  uint64 // number of sequences that rounds trained again
 	longest  phase
 }
 
@@ -98,6 +99,7 @@ type outcome struct {
 	seconds  float64
 	batches  int
 	lost     map[string]int
+	retried  uint64
 	longest  phase
 	findings []finding
 	skipped  string // reason why it did not run; empty: it ran
@@ -139,7 +141,7 @@ func (s setup) run(ctx context.Context, r row) (o outcome, err error) {
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}
-	o = outcome{row: r, seconds: time.Since(began).Seconds(), batches: p.batches, lost: p.lost, longest: p.longest, findings: p.findings, dir: dir}
+	o = outcome{row: r, seconds: time.Since(began).Seconds(), batches: p.batches, lost: p.lost, retried: p.retried, longest: p.longest, findings: p.findings, dir: dir}
 	if len(p.findings) == 0 && !s.keep {
 		o.dir = ""
 		return o, os.RemoveAll(dir)

@@ -64,6 +64,9 @@ func (r row) state(w *world) ([]byte, error) {
 	if r.has("shares", "speeds") {
 		config["shares_by_speed"] = true
 	}
+	if r.has("returns", "on") {
+		config["retry_lost"] = true
+	}
 	if r.has("witnesses", "few") {
 		config["witness_nodes"] = witnesses
 	}
