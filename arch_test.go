@@ -160,7 +160,7 @@ var nodePackages = map[string][]string{
 	"fetch":     {"tally", "env"},
 	"keep":      {"env"},
 	"models":    {"core"},
-	"modelsync": {"env", "exchange", "keep"},
+	"modelsync": {"core", "env", "exchange", "keep"},
 }
 
 // tallyImports are the only packages that node/tally may import directly, because it is pure. It

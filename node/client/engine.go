@@ -41,7 +41,6 @@ type engine struct {
 	signing  signing     // steps with a signed result
 	prepared preparation // settings of the last preparation of the optimizer
 	failures int         // consecutive failures to apply
-	loadAt   time.Time   // earliest time of the next attempt to load the model
 }
 
 // speculation contains results that were applied to the trainer's weights before it was decided
@@ -175,12 +174,6 @@ func (e *engine) speculated(step uint32) bool {
 // change while the run is paused.
 func (e *engine) redefined(run env.Definition) bool {
 	return e.trainer != nil && (!bytes.Equal(e.built.Definition, run.Definition) || e.built.Audited != run.Audited)
-}
-
-// holds reports whether the trainer holds exactly the coordinator's checkpoint, and was built
-// for the run's current definition.
-func (e *engine) holds(m *modelsync.Models, run env.Definition) bool {
-	return !e.redefined(run) && m.Holds(run.Checkpoint)
 }
 
 // keepOptimizer writes the momentum for a model that was just taken, for this client's next

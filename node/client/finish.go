@@ -11,12 +11,10 @@ func (n *Node) finish() {
 	closed := n.closeEpoch()
 	unwritten, _ := n.saver.Unwritten()
 	ready := n.step(core.Finish{
-		Held: modelOf(n.models.Held), Closed: closed, Saving: n.saver.Busy(), Unwritten: unwritten,
+		Trainer: n.trainer(), Closed: closed, Saving: n.saver.Busy(), Unwritten: unwritten,
 		Failed: n.saver.Failed(), Err: n.saver.Err(), Connected: n.run.connected(),
 	})
-	if ready.Next != nil {
-		n.obtainModel()
-	}
+	n.startModel(ready.Next)
 	if ready.Hasten {
 		n.saver.Hasten()
 	}

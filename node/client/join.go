@@ -8,11 +8,7 @@ import (
 
 // keepSeat joins the run if the client has no seat, or a seat that it cannot fill.
 func (n *Node) keepSeat() {
-	m, has := n.member, n.rounds.replica != nil
-	n.step(core.Look{
-		Held: modelOf(n.models.Held), Replica: has, Loaded: n.engine.holds(n.models.Models, n.run.definition()),
-		Returns: m.rejoin.possible(&n.run, false), SitsDown: m.rejoin.mayTakeSeat(&n.run, n.rounds.replica.Follows()),
-	})
+	n.step(core.Look{Trainer: n.trainer(), Replica: n.rounds.replica})
 }
 
 // withdraw gives up the client's seat. It is the client's last action.

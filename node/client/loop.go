@@ -184,11 +184,6 @@ func (n *Node) reconcile() {
 	if n.run.state == nil || n.end != nil || n.run.hostFault != nil {
 		return
 	}
-	wanted := coordinator.Checkpoint{}
-	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.member.rejoin.possible(&n.run, n.rounds.replica != nil) || s.RunState == coordinator.Finished && !core.ClosedEarly(n.run.state) {
-		wanted = s.Model.Checkpoint
-	}
-	n.engine.CancelLoad(wanted)
 	if n.run.state.RunState != coordinator.Cooldown {
 		n.models.heldOut.stop()
 	}

@@ -67,7 +67,6 @@ func (n *Node) desynchronise(reason string) {
 	n.models.copies.Abandon(n.run.state)
 	n.auditor.ForgetRounds()
 	n.step(core.Lost{})
-	n.member.rejoin.again(n.run.epoch(), n.run.term(), n.engine.Jobs)
 }
 
 // step passes an event to the member's decisions, and executes the effects. It returns them for

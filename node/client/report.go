@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/credits"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/wire"
@@ -85,6 +87,16 @@ func (r *reporter) say(report core.Report, s *coordinator.State) {
 			r.log.Info("took its seat back", "epoch", said.Epoch)
 		}
 		r.emit(event.Rejoined{Epoch: said.Epoch, Step: s.Progress.Step})
+	case core.Rebuilds:
+		r.log.Info("new configuration of the run; rebuilding the trainer", "epoch", said.Epoch)
+	case core.LoadsWhole:
+		r.log.Warn("fetching the whole model", "err", said.Err)
+	case core.TakenUnavailable:
+		r.log.Info("intermediate checkpoint of the running epoch unavailable", "step", said.Step, "will_retry", said.Retries, "err", said.Err)
+	case core.CannotRejoin:
+		r.log.Warn("cannot rejoin the running epoch", "step", said.Step, "will_retry", said.Retries, "err", said.Err)
+	case core.LacksModel:
+		r.log.Log(context.Background(), modelsync.Level(said.Tries), "cannot get the model from peers; trying again", "err", said.Err)
 	case core.AwaitsHolder:
 		r.log.Warn(awaitsHolder(said))
 	case core.Reported:

@@ -41,18 +41,10 @@ func (n *Node) keepUp() *roundState {
 	if !n.closeEpoch() {
 		return nil
 	}
-	if n.member.rejoin.possible(&n.run, n.rounds.replica != nil) {
+	if n.rounds.replica == nil {
 		n.rejoin()
 	}
-	if n.member.rejoin.mayTakeSeat(&n.run, n.rounds.replica.Follows()) {
-		n.step(core.MaySitDown{})
-	} else if !n.run.isMember() {
-		if n.rounds.replica != nil {
-			n.desynchronise("dropped from the epoch")
-		}
-		return nil
-	}
-	if n.rounds.replica == nil {
+	if n.step(core.SitDown{Replica: n.rounds.replica}); n.rounds.replica == nil {
 		return nil
 	}
 	round := n.run.state.CurrentRound()

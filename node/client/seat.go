@@ -16,8 +16,8 @@ import (
 // membership is this client's membership of a run.
 type membership struct {
 	*core.Member
-	origin origin // the model that the run trains
-	rejoin rejoin // return to a running epoch
+	origin  origin        // the model that the run trains
+	holders []identity.ID // members asked for the intermediate checkpoint that the client returns with
 }
 
 // domainSecrets is the key derivation domain of the secrets of a member's commitments.
@@ -51,6 +51,9 @@ func (h *holdings) Checkpoint(s *coordinator.State) bool {
 	c := s.Model.Checkpoint
 	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.copies.Holds(c.Digest)) || h.saver.Holds(c)
 }
+
+// Shares reports whether peers can fetch a model from this client.
+func (h *holdings) Shares(digest [32]byte) bool { return h.models.Shared(digest) != nil }
 
 // Newest returns the newest model that the run recorded and this client holds, or zero.
 func (h *holdings) Newest(s *coordinator.State) coordinator.Recorded {

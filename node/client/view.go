@@ -83,9 +83,6 @@ func (v *view) definition() env.Definition {
 	return env.Definition{Model: v.state.Model, Audited: v.state.Config.VerificationPercent > 0}
 }
 
-// term returns the current term of the epoch.
-func (v *view) term() uint32 { return v.epoch().Term(v.state.Progress.Step) }
-
 // epoch returns the running epoch.
 func (v *view) epoch() core.Epoch { return core.EpochOf(v.state) }
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
@@ -19,24 +19,16 @@ import (
 
 // warmup gets the model that the epoch starts from and sends Ready.
 func (n *Node) warmup() {
-	if !n.closeEpoch() || n.member.Leave.Begun() || !n.run.isMember() {
+	if !n.closeEpoch() {
 		return
 	}
-	if n.rounds.replica == nil {
-		m, key := n.models.Held, n.run.epoch()
-		switch {
-		case !n.engine.holds(n.models.Models, n.run.definition()):
-			n.obtainModel()
-			return
-		case !n.engine.Idle():
-			n.engine.CancelRecomputation(true)
-			return
-		case n.engine.prepared.model != m, n.engine.prepared.epoch != key:
-			n.prepare(m, key)
-			return
-		}
-		hash := tally.StartReplica(m.Digest)
-		n.enter(m, key, key.StartStep-1, hash, hash)
+	ready := n.step(core.Warmup{Trainer: n.trainer(), Replica: n.rounds.replica != nil})
+	n.startModel(ready.Next)
+	if ready.Enter != nil {
+		n.enter(*ready.Enter)
+	}
+	if !ready.ReadFirst {
+		return
 	}
 	prepared, tokens := core.Prepared{}, (*data.Batch)(nil)
 	if first := n.run.predict(n.Draws); first.OK { // read the tokens of the first round during Warmup
@@ -53,13 +45,34 @@ func (n *Node) warmup() {
 	}
 }
 
-// enter gives the client its replica of the epoch. The client started from the model m. Its replica hash
-// after the given step is hash, and the one after the previous step is before.
-func (n *Node) enter(m *modelsync.Model, key core.Epoch, step uint32, hash, before [32]byte) {
+// trainer describes the trainer's model.
+func (n *Node) trainer() core.Trainer {
+	t, m := core.Trainer{Redefined: n.engine.redefined(n.run.definition())}, n.models.Held
+	if m != nil {
+		t.Held, t.Start = modelOf(m), tally.StartReplica(m.Digest)
+		t.Prepared = n.engine.prepared.model == m && n.engine.prepared.epoch == n.run.epoch()
+	}
+	return t
+}
+
+// startModel starts to load a model, or to set the optimizer up for it.
+func (n *Node) startModel(w core.Work) {
+	switch w := w.(type) {
+	case core.Load:
+		n.load(w)
+	case core.Prepare:
+		n.prepare(n.models.Held, n.run.epoch())
+	}
+}
+
+// enter gives the client its replica of the epoch. The client started from the model that the optimizer
+// is prepared for.
+func (n *Node) enter(at core.Entry) {
+	m, key := n.engine.prepared.model, n.run.epoch()
 	n.fetcher.ForgetStalls()
 	*n.engine.outlook = core.Outlook{}
 	n.models.copies.Model = m.Size
-	n.rounds.replica = &core.Replica{Epoch: key, Hash: hash, Before: before, Step: step, Has: m.Step, ColdSteps: n.engine.prepared.coldSteps, From: beganWith(key, m)}
+	n.rounds.replica = &core.Replica{Epoch: key, Hash: at.Hash, Before: at.Before, Step: at.Step, Has: m.Step, ColdSteps: n.engine.prepared.coldSteps, From: beganWith(key, m)}
 	n.report.emit(event.Ready{
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
 		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,
@@ -99,48 +112,50 @@ func (n *Node) prepare(model *modelsync.Model, epoch core.Epoch) {
 	}, nil)
 }
 
-// obtainModel loads the model of the coordinator's checkpoint.
-func (n *Node) obtainModel() {
-	n.engine.CancelRecomputation(true)
-	if !n.engine.Idle() || n.tasks.Now().Before(n.engine.loadAt) {
-		return
-	}
-	s := n.run.state
-	redefined := n.engine.redefined(n.run.definition())
-	if redefined {
-		n.report.log.Info("new configuration of the run; rebuilding the trainer", "epoch", s.Progress.Epoch)
+// load loads a model.
+func (n *Node) load(w core.Load) {
+	if w.Rebuild {
 		n.engine.trainer = nil
-	} else if m := n.models.Held; m != nil && m.Origin.Kind == 0 { // trained here, in the previous epoch
-		n.desynchronise("the run recorded a different checkpoint than this client's")
 	}
-	var places []coordinator.Location
-	for _, u := range s.UploadsOf(s.Model.Checkpoint.Digest) {
-		places = append(places, u.Place)
+	r := modelsync.Request{Definition: n.run.definition(), Trainer: n.engine.trainer, Sources: w.Sources, Timeout: w.Answer, Time: n.run.modelSyncTime()}
+	if w.Taken.Step != 0 {
+		if !w.Again {
+			n.member.holders = n.run.holders(w.Taken.Step)
+		}
+		r.Running, r.Peers = true, n.member.holders
+	} else {
+		for _, u := range n.run.state.UploadsOf(w.From.Digest) {
+			r.Places = append(r.Places, u.Place)
+		}
+		r.Peers = n.run.Members()
 	}
-	copied, _ := n.models.copies.Find(s.Model.Checkpoint.Digest)
-	n.load(s.Model.Checkpoint, 0, modelsync.Request{
-		Definition: n.run.definition(), Redefined: redefined, Peers: n.run.Members(),
-		Places: places, Copy: copied.Memory, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
-	})
-}
-
-// load starts to load a model. A positive limit bounds the attempt.
-func (n *Node) load(from coordinator.Checkpoint, limit time.Duration, wanted modelsync.Request) {
+	r.Definition.Checkpoint = w.Wanted()
+	copied, _ := n.models.copies.Find(r.Definition.Checkpoint.Digest)
+	r.Copy = copied.Memory
 	n.store.Forget(0, 0) // later rounds do not continue from there
-	wanted.Trainer = n.engine.trainer
-	a := n.models.Begin(wanted)
-	start(&n.engine, core.Load{From: from}, func(ctx context.Context) failure {
+	a := n.models.Begin(r)
+	start(&n.engine, w, func(ctx context.Context) failure {
 		limited, cancel := ctx, func() {}
-		if limit > 0 {
-			limited, cancel = n.tasks.WithTimeout(ctx, limit)
+		if w.Limit > 0 {
+			limited, cancel = n.tasks.WithTimeout(ctx, w.Limit)
 		}
 		defer cancel()
 		return failure{a.Run(limited), ctx.Err() != nil}
-	}, func(f failure) { n.obtained(a, f.err, f.cancelled) }, nil)
+	}, func(f failure) { n.obtained(w, a, f.err, f.cancelled) }, nil)
+}
+
+// askedHolders is the number of members asked for an intermediate checkpoint. It is small, because each of
+// them reads and hashes the checkpoint.
+const askedHolders = 3
+
+// holders returns randomly chosen members that reported an intermediate checkpoint.
+func (v *view) holders(step uint32) []identity.ID {
+	ids := v.drawn(func(c *coordinator.Client) bool { return c.HoldsEarlier == step })
+	return ids[:min(len(ids), askedHolders)]
 }
 
 // obtained takes over the result of an attempt to get the model.
-func (n *Node) obtained(a *modelsync.Attempt, err error, cancelled bool) {
+func (n *Node) obtained(w core.Load, a *modelsync.Attempt, err error, cancelled bool) {
 	n.report.total.ModelReceived += a.Model.Fetched
 	if a.Trainer != nil {
 		n.engine.trainer, n.engine.built = a.Trainer, a.Definition
@@ -154,24 +169,32 @@ func (n *Node) obtained(a *modelsync.Attempt, err error, cancelled bool) {
 	}
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
 	defer n.models.PutDown(a.Model, a.Model.Dir)
+	defer n.step(core.Obtained{Load: w, Fault: faultOf(err, cancelled), Err: err, Tries: a.Tries})
+	m := a.Model
 	if a.Running {
-		n.member.rejoin.obtained(a.Model, &n.models.copies, err, cancelled)
+		if err == nil && !cancelled {
+			n.models.copies.add(m)
+		}
 		return
 	}
-	m := a.Model
 	if copied, holds := n.models.copies.Find(m.Digest); err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || holds) {
 		n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Facts: copied.Facts})
 	}
+}
+
+// faultOf returns the reason why an attempt to get a model failed.
+func faultOf(err error, cancelled bool) core.Fault {
 	switch {
-	case cancelled, err == nil:
-	case errors.Is(err, modelsync.ErrReplay):
-		n.report.log.Warn("fetching the whole model", "err", err)
+	case cancelled:
+		return core.Cancelled
+	case err == nil:
+		return core.NoFault
+	case errors.Is(err, modelsync.ErrReplay): // also if the memory had no room for the results
+		return core.ResultsDiffer
 	case errors.Is(err, env.ErrNoRoom):
-		n.fail(fmt.Errorf("get the model from peers: %w", err))
+		return core.NoMemory
 	case errors.Is(err, modelsync.ErrNoHolder):
-		n.engine.loadAt = n.tasks.Now().Add(modelPause)
-		n.report.log.Log(context.Background(), a.Level(), "cannot get the model from peers; trying again", "err", err)
-	default:
-		n.fail(fmt.Errorf("load the model: %w", err))
+		return core.NoHolder
 	}
+	return core.OtherFault
 }

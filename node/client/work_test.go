@@ -61,26 +61,6 @@ func TestEndsOfScopes(t *testing.T) {
 	})
 }
 
-// TestReplaysOfAnEarlierReturn checks that a replay is stale when the return to the epoch begins
-// again, or another epoch has begun.
-func TestReplaysOfAnEarlierReturn(t *testing.T) {
-	r, jobs := &rejoin{}, &core.Jobs{}
-	epoch := core.Epoch{StartStep: 5}
-	for name, change := range map[string]func(){
-		"another epoch": func() { r.into(core.Epoch{StartStep: 9}, jobs) },
-		"lost again":    func() { r.again(epoch, 0, jobs) },
-	} {
-		r.into(epoch, jobs)
-		replay := jobs.Spawn(core.Replay{})
-		if r.into(epoch, jobs); !jobs.Wanted(replay) {
-			t.Errorf("%s: the replay is stale too early", name)
-		}
-		if change(); jobs.Wanted(replay) {
-			t.Errorf("%s: the replay is wanted", name)
-		}
-	}
-}
-
 // careful signs announcements, and checks that the signing record of the step is on the disk.
 type careful struct {
 	env.Announcements

@@ -13,6 +13,8 @@
 //   - member.go: Member passes each event to the phase that it belongs to.
 //   - ready.go: the form of events and effects.
 //   - seat.go: Join, Ready, Return and Withdraw; holder.go: the wait for a holder of the run's model.
+//   - loading.go: Warmup: when to load a model, its sources, and when to give up. returning.go: the way back
+//     to the rounds of an epoch.
 //   - replica.go: Replica, a member's state in an epoch. cooldown.go: the end of the epoch: outstanding
 //     results, the model, and its report.
 //   - finish.go: the end of the run.

@@ -14,7 +14,7 @@ type (
 
 	// Finish follows Over and Close.
 	Finish struct {
-		Held      *Model
+		Trainer
 		Closed    bool     // Close is complete
 		Saving    bool     // a model still has to be saved
 		Unwritten []uint32 // steps of models that are not on the disk
@@ -97,7 +97,7 @@ func (f *finish) over(c *common, e Over) {
 }
 
 // look ends the client when the last checkpoint is saved and no other client needs it.
-func (f *finish) look(c *common, e Finish) {
+func (f *finish) look(c *common, l *loading, e Finish) {
 	if !e.Closed || e.Saving || !c.Jobs.Idle() {
 		if len(e.Unwritten) > 0 && !f.slow && f.passed(c, slowShutdown) {
 			f.slow = true
@@ -107,7 +107,7 @@ func (f *finish) look(c *common, e Finish) {
 	}
 	held := finalOf(e.Held, c.state)
 	if (held == ModelOld || held == ModelNone) && f.obtains(c) {
-		c.ready.Next = Load{c.state.Model.Checkpoint}
+		l.load(c, e.Trainer)
 		return
 	}
 	if !f.said && f.awaitsRoom(c, e) {

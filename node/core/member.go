@@ -13,14 +13,16 @@ import (
 //	m.Advance()        // after that; only then the next event may follow
 type Member struct {
 	common
-	seat     seat
-	waiting  waiting
-	cooldown cooldown
-	finish   finish
-	witness  witness
-	training training
-	offers   offers
-	taken    bool // Ready has returned the effects
+	seat      seat
+	loading   loading
+	returning returning
+	waiting   waiting
+	cooldown  cooldown
+	finish    finish
+	witness   witness
+	training  training
+	offers    offers
+	taken     bool // Ready has returned the effects
 }
 
 // Events of every phase.
@@ -56,10 +58,20 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.seat.begin(c)
 		m.finish.begin(c, m.seat.again)
 	case Look:
-		m.seat.look(c, e)
+		m.returning.cancelLoad(c, e.Replica)
+		m.seat.look(c, &m.returning, e)
 		m.waiting.look(c)
 	case Checked:
 		m.seat.done(c, e)
+	case Warmup:
+		m.loading.warmup(c, e)
+	case Obtained:
+		m.loading.obtained(c, e)
+		m.returning.obtained(c, e)
+	case Rejoin:
+		m.returning.look(c, &m.loading, e)
+	case Replayed:
+		m.returning.replayed(c, e)
 	case Prepared:
 		if m.offers.prepare(c, e) {
 			m.seat.prepared(c)
@@ -68,8 +80,9 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.seat.entered(c)
 	case Lost:
 		m.seat.again = true
-	case MaySitDown:
-		m.seat.sitDown(c)
+		m.returning.lost(c)
+	case SitDown:
+		m.seat.sitDown(c, &m.returning, e)
 	case Left:
 		m.seat.left(c)
 	case Close:
@@ -107,7 +120,7 @@ func (m *Member) Step(now time.Time, e Event) {
 	case Over:
 		m.finish.over(c, e)
 	case Finish:
-		m.finish.look(c, e)
+		m.finish.look(c, &m.loading, e)
 	case Answered:
 		m.answered(e)
 	}

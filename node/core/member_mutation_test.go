@@ -287,7 +287,7 @@ func (l *life) look(chance *rand.Rand) error {
 	if l.state == nil {
 		return nil
 	}
-	if err := l.pass(Look{Held: l.held}); err != nil {
+	if err := l.pass(Look{Trainer: Trainer{Held: l.held}}); err != nil {
 		return err
 	}
 	if err := l.train(chance); err != nil {

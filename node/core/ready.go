@@ -23,6 +23,8 @@ type Options struct {
 type Holdings interface {
 	// Checkpoint reports whether the member can load the run's checkpoint.
 	Checkpoint(s *coordinator.State) bool
+	// Shares reports whether peers can fetch a model from the member.
+	Shares(digest [32]byte) bool
 	// Newest returns the newest model that the run recorded and that the member can load, or zero.
 	Newest(s *coordinator.State) coordinator.Recorded
 	// Saved returns the newest model in the folder that the run recorded.
@@ -80,7 +82,15 @@ type TrainerReady struct {
 	CancelAhead bool            // the caller cancels the training that began ahead of its round
 	Read        *assign.BatchID // the caller reads the tokens of a batch; Tokens follows
 	Begin       bool            // the round of the training in progress has begun
+	Enter       *Entry          // the member enters the running epoch with the model for which the optimizer is prepared
+	ReadFirst   bool            // the caller reads the tokens of the member's first batch; Offering and Prepared follow
 	Next        Work            // the trainer's next work; the caller starts it when the trainer is idle
+}
+
+// Entry is a member's replica when it enters an epoch.
+type Entry struct {
+	Step         uint32   // newest step that the replica includes
+	Hash, Before [32]byte // replica hashes after Step, and after the step before
 }
 
 // RoundReady contains effects on a round.

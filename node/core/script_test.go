@@ -20,7 +20,8 @@ import (
 // events to a member, and lists the effects. With -rewrite the test replaces the expected output by
 // the actual output.
 //
-//	client [folder] [checks] [accept-loss]    a new client, which has seen no run
+//	client [folder] [checks] [accept-loss] [loads]    a new client, which has seen no run; loads: it also looks for
+//	                   the model of Warmup and of the running round
 //	seen PHASE [epoch=N] [step=N] [model=N] [members=CLIENTS] [waits=CLIENTS] [left=CLIENTS] [ready=CLIENTS]
 //	                   the newest state of the run, which trains from the model of a step; without model,
 //	                   from its initial model. "me" is the client. The run knows its newest commitment.
@@ -28,22 +29,25 @@ import (
 //	                   with a commitment of another process; uploaded: the model is also at a public
 //	                   location; definition=TEXT: another definition of the run; start=N: first step of
 //	                   the epoch; reported=CLIENTS: clients that reported the run's model, or the model of
-//	                   the epoch's last step; ejected=CLIENTS: ejected clients; total=N: the run's last
+//	                   the epoch's last step; ejected=CLIENTS, dropped=CLIENTS: ejected and dropped clients; total=N: the run's last
 //	                   step; closed: the authority closed the run; missed: no witness has a result of the
 //	                   previous round; shares: shares by speed; offer=N, level=N, offered: the client's offer, its
-//	                   level, and whether it has offered in this round; min=N: clients that the run needs to begin
+//	                   level, and whether it has offered in this round; min=N: clients that the run needs to begin; taken=N:
+//	                   intermediate checkpoint; quorum=N: newest round of which a quorum signed the same replica
 //	has [FACT]…        what the client has from now on; without facts nothing:
-//	                   held=N (the model of a step; wrong: not the run's), replica, loaded (the run's model, in the trainer),
-//	                   returning (it can get a replica in this epoch), may-sit (it can take its seat back),
+//	                   held=N (the model of a step; wrong: not the run's; trained: by this client), prepared (the optimizer,
+//	                   for that model), redefined (the run's configuration), shared (peers can fetch the model),
 //	                   checkpoint (it can load the run's model), newest=N, saved=N, file=N (models on its disk)
 //	wait TIME          lets time pass
 //	answer KIND WITH   the host's answer to an action: ok, duplicate, refused, not-admitted or none
 //	check WITH         the newest check passes, fails or is cancelled; old: the check before it passes
-//	prepared, entered, lost, sits, leave, left      other events; see seat.go
+//	prepared, entered, lost, sits, leave, left      other events; see seat.go and returning.go
+//	loaded WITH        the load ends: ok, no-holder, results-differ, no-room, cancelled or fails
+//	replayed WITH      the replay ends: ok or fails
 //	replica step=N [has=N] [newest=N]    a replica of the running epoch after a step; newest is the newest
 //	                   round that the client knows
 //	taken              the client has taken the model after the replica's step
-//	trains, loads, recomputes, idle      the trainer's work
+//	trains, loads, recomputes, saves, idle      the trainer's work
 //
 //	round step=N [own=BATCH] [witness] [over] [judges] [proved]    the client is in a round, whose trainers are
 //	                   awaited; over: it has ended; proved: the run has the client's proof
@@ -58,6 +62,7 @@ import (
 //	on-disk, saving, unwritten=N, failed    the model to report is on the disk; models that are not
 //	online=CLIENTS     connected clients, after the end of the run
 //	batch              the first batch is known, in Warmup
+//	tallies=N          the client tallies the rounds from a step on
 //	next=BATCH, tokens, lag=N               predicted batch of the next round; the tokens to train are here
 //	forbids, signed, later                  reasons not to train: the auditor, a signature of an earlier
 //	                   process, weights of a later round
@@ -103,6 +108,9 @@ type script struct {
 	replica  *Replica
 	newest   uint32
 	trainer  ID        // 0: idle
+	finds    bool      // the client looks for models
+	load     Load      // newest
+	replay   Replay    // newest
 	underway *Underway // nil: no training
 }
 
@@ -134,9 +142,7 @@ func (s *script) look() {
 	if s.replica != nil && s.replica.Epoch == (Epoch{}) {
 		s.replica.Epoch = EpochOf(s.state)
 	}
-	s.pass(Look{
-		Held: s.held(), Replica: s.fact("replica") || s.replica != nil, Loaded: s.fact("loaded"), Returns: s.fact("returning"), SitsDown: s.fact("may-sit"),
-	})
+	s.pass(Look{Trainer: s.model(), Replica: s.replica})
 	s.pass(Offering{s.underway, s.parts[s.round.Step], len(s.arrived), max(0, len(s.late)+len(s.arrived)-1)})
 	if p := s.parts[s.round.Step]; p != nil && !s.Leave.Begun() {
 		s.train(p)
@@ -146,6 +152,9 @@ func (s *script) look() {
 	}
 	if s.replica != nil && s.fact("outstanding") {
 		s.apply()
+	}
+	if s.finds {
+		s.find()
 	}
 	s.end()
 	if s.Leave.Begun() {
@@ -204,7 +213,7 @@ func (s *script) end() {
 		if s.fact("unwritten") {
 			unwritten = []uint32{s.step("unwritten")}
 		}
-		s.pass(Finish{Held: s.held(), Closed: s.close(), Saving: s.fact("saving"), Unwritten: unwritten, Failed: s.fact("failed"), Connected: connected})
+		s.pass(Finish{Trainer: s.model(), Closed: s.close(), Saving: s.fact("saving"), Unwritten: unwritten, Failed: s.fact("failed"), Connected: connected})
 	default:
 		s.close()
 	}
@@ -277,9 +286,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	}
 	switch d.Cmd {
 	case "client":
-		s.now, s.facts, s.checks, s.commit = time.Unix(1000, 0), nil, nil, [32]byte{}
+		s.now, s.facts, s.checks, s.commit = time.Unix(1000, 0), make(map[string]string), nil, [32]byte{}
 		s.replica, s.newest, s.trainer, s.underway = nil, 0, 0, nil
-		s.parts, s.round = make(map[uint32]*Part), coordinator.Round{}
+		s.parts, s.round, s.finds = make(map[uint32]*Part), coordinator.Round{}, d.HasArg("loads")
 		s.Member = New(Options{ID: me, Holdings: s, Folder: d.HasArg("folder"), Checks: d.HasArg("checks"), AcceptLoss: d.HasArg("accept-loss"), FinalWait: 30 * time.Second})
 	case "seen":
 		s.see(d)
@@ -306,6 +315,10 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		s.begin(d)
 	case "results":
 		s.arrived, s.late = clientsOf(d, "from"), clientsOf(d, "late")
+	case "loaded":
+		s.loaded(d.CmdArgs[0].Key)
+	case "replayed":
+		s.replayed(d.CmdArgs[0].Key == "ok")
 	case "accuses":
 		s.pass(Accuse{s.parts[numberOf(d, "step")]})
 	case "replica":
@@ -313,8 +326,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		s.replica, s.newest = &Replica{Step: numberOf(d, "step"), Has: numberOf(d, "has")}, numberOf(d, "newest")
 	case "taken":
 		s.facts = map[string]string{"held": fmt.Sprint(s.replica.Step)}
-	case "trains", "loads", "recomputes":
-		works := map[string]Work{"trains": Train{}, "loads": Load{s.state.Model.Checkpoint}, "recomputes": Recompute{}}
+	case "trains", "loads", "recomputes", "saves":
+		works := map[string]Work{"trains": Train{}, "loads": Load{From: s.state.Model.Checkpoint}, "recomputes": Recompute{}, "saves": Keep{}}
 		s.trainer = s.Jobs.Start(works[d.Cmd], s.cancelled)
 	case "idle":
 		s.Jobs.Done(s.trainer)
@@ -330,7 +343,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "leave":
 		s.pass(Interrupted{5 * time.Second})
 	default:
-		event, known := map[string]Event{"entered": Entered{}, "lost": Lost{}, "sits": MaySitDown{}, "left": Left{}}[d.Cmd]
+		event, known := map[string]Event{"entered": Entered{}, "lost": Lost{}, "sits": SitDown{s.replica}, "left": Left{}}[d.Cmd]
 		if !known {
 			d.Fatalf(t, "unknown command")
 		}
@@ -413,7 +426,25 @@ func (s *script) pass(e Event) Ready {
 	case Snapshot:
 		fmt.Fprintf(&s.out, "takes the model of step %d\n", next.Step)
 	case Load:
-		s.out.WriteString("loads the run's model\n")
+		s.load = next
+		fmt.Fprintf(&s.out, "loads %s\n", describeLoad(next))
+	case Prepare:
+		s.out.WriteString("sets the optimizer up\n")
+		s.facts["prepared"] = ""
+	case Replay:
+		s.replay = next
+		if next.Until > next.After {
+			fmt.Fprintf(&s.out, "applies the results of steps %d to %d\n", next.After+1, next.Until)
+		} else {
+			fmt.Fprintf(&s.out, "asks for the replica hash after step %d\n", next.Until)
+		}
+	}
+	if ready.Enter != nil {
+		fmt.Fprintf(&s.out, "enters the epoch with the model after step %d\n", ready.Enter.Step)
+		s.replica = &Replica{Epoch: EpochOf(s.state), Step: ready.Enter.Step}
+	}
+	if ready.ReadFirst {
+		s.out.WriteString("reads the first batch\n")
 	}
 	if ready.AskPeers {
 		s.out.WriteString("asks peers\n")
@@ -484,6 +515,11 @@ func (s *script) step(name string) uint32 {
 	return uint32(n)
 }
 
+// model describes the trainer's model.
+func (s *script) model() Trainer {
+	return Trainer{Held: s.held(), Start: [32]byte{1}, Redefined: s.fact("redefined"), Prepared: s.fact("prepared")}
+}
+
 func (s *script) held() *Model {
 	if !s.fact("held") {
 		return nil
@@ -491,6 +527,9 @@ func (s *script) held() *Model {
 	m := &Model{Step: s.step("held"), Digest: digestOf(s.step("held"))}
 	if s.fact("wrong") {
 		m.Digest[1]++
+	}
+	if !s.fact("trained") {
+		m.Origin = coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}
 	}
 	return m
 }
@@ -504,6 +543,8 @@ func (s *script) Awaited() (held, all []coordinator.ClientID) {
 func (s *script) Members() []coordinator.ClientID { return slices.Concat(s.arrived, s.late) }
 
 func (s *script) Checkpoint(*coordinator.State) bool { return s.fact("checkpoint") }
+
+func (s *script) Shares([32]byte) bool { return s.fact("shared") }
 
 func (s *script) Newest(*coordinator.State) (r coordinator.Recorded) {
 	if step := s.step("newest"); step > 0 {

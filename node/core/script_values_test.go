@@ -33,6 +33,12 @@ func (s *script) see(d *datadriven.TestData) {
 	}
 	state.Epoch.StartStep, state.OriginStep = max(1, numberOf(d, "start")), 1
 	state.Config.TotalSteps, state.Config.WarmupTime, state.Closed = max(9, numberOf(d, "total")), 60_000, d.HasArg("closed")
+	if step := numberOf(d, "taken"); step > 0 {
+		state.Epoch.Commit = coordinator.Recorded{Step: step, Digest: digestOf(step)}
+	}
+	if step := numberOf(d, "quorum"); step > 0 {
+		state.Epoch.Rounds = append(state.Epoch.Rounds, coordinator.Round{Step: step, WitnessesNeeded: 2, Witnesses: make([]coordinator.Witness, 2)})
+	}
 	state.Config.InitMinClients = uint16(numberOf(d, "min"))
 	claims, reported := valuesOf(d, "claims"), valuesOf(d, "reported")
 	entries := func(list string, status coordinator.ClientState) (clients []coordinator.Client) {
@@ -47,6 +53,9 @@ func (s *script) see(d *datadriven.TestData) {
 			}
 			if slices.Contains(valuesOf(d, "ejected"), name) {
 				c.State = coordinator.Ejected
+			}
+			if slices.Contains(valuesOf(d, "dropped"), name) {
+				c.State = coordinator.Dropped
 			}
 			if slices.Contains(valuesOf(d, "foreign"), name) {
 				c.Commitment = [32]byte{1}

@@ -17,11 +17,8 @@ type (
 	// Look compares the member's seat with the models that it has. The caller repeats it after every
 	// other event.
 	Look struct {
-		Held     *Model // nil: none
-		Replica  bool   // the member has a replica of an epoch
-		Loaded   bool   // the trainer holds the run's checkpoint
-		Returns  bool   // the member can still get a replica in this epoch
-		SitsDown bool   // the member can take its seat in the running epoch back
+		Trainer
+		Replica *Replica // nil: none
 	}
 
 	// Checked is the result of a Check.
@@ -42,9 +39,6 @@ type (
 	// Lost means that the member has lost its replica, or its model.
 	Lost struct{}
 
-	// MaySitDown means that the member, which has a replica of the running round, can take its seat back.
-	MaySitDown struct{}
-
 	// Left means that nothing is left to do before the member withdraws.
 	Left struct{}
 )
@@ -64,14 +58,13 @@ type (
 	}
 )
 
-func (Began) event()      {}
-func (Look) event()       {}
-func (Checked) event()    {}
-func (Prepared) event()   {}
-func (Entered) event()    {}
-func (Lost) event()       {}
-func (MaySitDown) event() {}
-func (Left) event()       {}
+func (Began) event()    {}
+func (Look) event()     {}
+func (Checked) event()  {}
+func (Prepared) event() {}
+func (Entered) event()  {}
+func (Lost) event()     {}
+func (Left) event()     {}
 
 func (Joined) report()   {}
 func (IsReady) report()  {}
@@ -111,7 +104,7 @@ func (s *seat) begin(c *common) {
 
 // look joins if the client has no seat, or has a seat that it cannot fill. In the latter case, joining
 // gives that seat up and asks for one in the next epoch.
-func (s *seat) look(c *common, e Look) {
+func (s *seat) look(c *common, r *returning, e Look) {
 	if c.Leave.Begun() {
 		return
 	}
@@ -120,10 +113,10 @@ func (s *seat) look(c *common, e Look) {
 		if s.acked = (time.Time{}); s.fills(c, e, waits) {
 			return
 		}
-	} else if !s.needed(c, e) {
+	} else if !s.needed(c, r, e) {
 		return
 	}
-	if s.missing.awaits(c, e.Held != nil || e.Replica) {
+	if s.missing.awaits(c, e.Held != nil || e.Replica != nil) {
 		if waits != nil && waits.HoldsModel { // the run relies on a model that this client lost when it was killed
 			leave := coordinator.Withdraw{Client: c.ID}
 			c.submit(WithdrawKind, leave, leave)
@@ -142,7 +135,7 @@ func (s *seat) fills(c *common, e Look, waits *coordinator.Client) bool {
 	// The coordinator relies on pending clients that claimed to hold the model. The held model may be
 	// from an epoch that was rolled back, so that the run does not continue from it.
 	held := e.Held != nil && !run.FromPeers()
-	if waits.HoldsModel && !held && !e.Replica && !c.Holdings.Checkpoint(c.state) {
+	if waits.HoldsModel && !held && e.Replica == nil && !c.Holdings.Checkpoint(c.state) {
 		return false
 	}
 	// The run may have recorded a newer model of this client since it joined.
@@ -153,7 +146,7 @@ func (s *seat) fills(c *common, e Look, waits *coordinator.Client) bool {
 }
 
 // needed reports whether a client that does not wait for the next epoch needs a seat.
-func (s *seat) needed(c *common, e Look) bool {
+func (s *seat) needed(c *common, r *returning, e Look) bool {
 	member := c.isMember()
 	switch c.state.RunState {
 	case coordinator.Finished, coordinator.Uninitialized:
@@ -164,12 +157,12 @@ func (s *seat) needed(c *common, e Look) bool {
 	case coordinator.WaitingForMembers, coordinator.Paused:
 		return true
 	case coordinator.Cooldown: // the run would wait for a client that cannot report the epoch's model
-		return !member || !e.Replica && (e.Held == nil || e.Held.Step != c.state.Progress.Step-1)
+		return !member || e.Replica == nil && (e.Held == nil || e.Held.Step != c.state.Progress.Step-1)
 	}
 	if !member {
-		return !e.SitsDown
+		return !r.maySit(c, e.Replica)
 	}
-	return !e.Replica && !e.Loaded && !e.Returns
+	return e.Replica == nil && !e.loaded(c) && !r.possible(c)
 }
 
 // checked reports whether a check has shown that this client can do its part in the run's current
@@ -224,8 +217,15 @@ func (s *seat) prepared(c *common) {
 	}
 }
 
-// sitDown takes the member's seat in the running epoch back, once it is free.
-func (s *seat) sitDown(c *common) {
+// sitDown takes the member's seat in the running epoch back, once it is free. A member that may not do
+// that gives its replica up.
+func (s *seat) sitDown(c *common, r *returning, e SitDown) {
+	if !r.maySit(c, e.Replica) {
+		if e.Replica != nil && !c.isMember() {
+			c.ready.Desynchronise = "dropped from the epoch"
+		}
+		return
+	}
 	if c.Leave.Begun() || find(c.state.Epoch.Exited, c.ID) == nil {
 		return // the seat is freed when the running round ends
 	}

@@ -76,11 +76,12 @@ func (d *disorder) event() Event {
 	}
 	own := []*assign.BatchID{nil, {}, {Start: 1, End: 2}}[d.chance.IntN(3)]
 	round := &coordinator.Round{Step: part.Step, Members: []coordinator.ClientID{me}}
-	switch d.chance.IntN(26) {
+	trainer := Trainer{Held: held, Redefined: d.maybe(), Prepared: d.maybe()}
+	switch d.chance.IntN(30) {
 	case 0, 1, 2:
 		return Seen{d.someState()}
 	case 3:
-		return Look{Held: held, Replica: replica != nil, Loaded: d.maybe(), Returns: d.maybe(), SitsDown: d.maybe()}
+		return Look{Trainer: Trainer{Held: held, Redefined: d.maybe()}, Replica: replica}
 	case 4:
 		id := ID(d.chance.IntN(5))
 		if len(d.checks) > 0 {
@@ -94,7 +95,7 @@ func (d *disorder) event() Event {
 	case 7:
 		return Lost{}
 	case 8, 9:
-		return MaySitDown{}
+		return SitDown{replica}
 	case 10:
 		return Close{Replica: replica, Newest: uint32(d.chance.IntN(6)), Taken: d.maybe()}
 	case 11:
@@ -136,6 +137,18 @@ func (d *disorder) event() Event {
 			Unreported: d.maybe(), Writing: d.maybe(), Copies: Copies{Busy: d.maybe(), Finished: d.maybe(), Bytes: 1 << 30, Has: func(uint32) bool { return d.maybe() }}}
 	case 24:
 		return Over{held}
+	case 25:
+		return Warmup{trainer, replica != nil}
+	case 26:
+		return Rejoin{Trainer: trainer, Lag: uint32(1 + d.chance.IntN(2)), Follows: func(uint32) bool { return d.maybe() }, Leads: func(_, _ uint32) bool { return d.maybe() }}
+	case 27:
+		w := Load{From: d.state.Model.Checkpoint}
+		if d.maybe() {
+			w.Taken.Step = 1
+		}
+		return Obtained{Load: w, Fault: Fault(d.chance.IntN(int(OtherFault) + 1))}
+	case 28:
+		return Replayed{Until: uint32(d.chance.IntN(6)), Rounds: d.chance.IntN(2), Err: []error{nil, errors.New("another replica")}[d.chance.IntN(2)]}
 	}
 	for _, kind := range []string{JoinKind, ReadyKind, ReturnKind, WithdrawKind, CheckpointKind, WitnessKind, HealthKind} {
 		if d.flying[kind] && d.maybe() {
@@ -143,7 +156,7 @@ func (d *disorder) event() Event {
 			return Answered{kind, []error{nil, coordinator.ErrWrongEpoch, errors.New("no answer")}[d.chance.IntN(3)]}
 		}
 	}
-	return Finish{Held: held, Closed: d.maybe(), Saving: d.maybe(), Failed: d.maybe(), Connected: map[coordinator.ClientID]bool{me: d.maybe()}}
+	return Finish{Trainer: Trainer{Held: held, Redefined: d.maybe()}, Closed: d.maybe(), Saving: d.maybe(), Failed: d.maybe(), Connected: map[coordinator.ClientID]bool{me: d.maybe()}}
 }
 
 // someState returns a state in which this client may be anything.

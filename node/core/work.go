@@ -1,6 +1,8 @@
 package core
 
 import (
+	"time"
+
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -24,8 +26,16 @@ const (
 )
 
 type (
-	// Load loads the model of a checkpoint into the trainer.
-	Load struct{ From coordinator.Checkpoint }
+	// Load loads a model into the trainer.
+	Load struct {
+		From    coordinator.Checkpoint // the run's checkpoint
+		Taken   coordinator.Recorded   // the intermediate checkpoint of the running epoch to load instead; Step 0: none
+		Sources []Source               // tried in this order
+		Rebuild bool                   // the trainer is built again
+		Again   bool                   // ask the same holders as in the attempt before
+		Limit   time.Duration          // time limit; 0: none
+		Answer  time.Duration          // time limit of the first request to a holder; 0: the usual one
+	}
 
 	// Prepare sets the optimizer up.
 	Prepare struct{}
@@ -55,10 +65,13 @@ type (
 	// Measure measures the model after a step on held-out data.
 	Measure struct{ Step uint32 }
 
-	// Replay applies the results of the running epoch, up to a step, to the model of a checkpoint.
+	// Replay applies the results of the running epoch after a step, up to another, and takes the replica
+	// hash of a quorum. If both steps are the same, it only takes the hash.
 	Replay struct {
-		From  coordinator.Checkpoint
-		Until uint32
+		From         coordinator.Checkpoint // the run's checkpoint
+		After, Until uint32
+		Hash         [32]byte // replica hash after After; zero: unknown
+		Quorum
 	}
 
 	// Recompute recomputes another member's result of a step.
@@ -67,6 +80,35 @@ type (
 		Urgent bool // other work waits for it
 	}
 )
+
+// Source is a source of a model.
+type Source uint8
+
+// Sources of a model. A source that lacks the model is skipped.
+const (
+	SharedModel  Source = iota // the model itself, which peers can fetch from this member
+	OwnCopy                    // a copy in memory that was taken during the model's epoch
+	OwnDisk                    // the checkpoint folder
+	OwnResults                 // an older model, and the results that were counted since then
+	OtherMembers               // members that hold it
+	Archives                   // locations that members reported, or that the user configured
+	FirstModel                 // the location of the model that the run started with
+)
+
+// Wanted returns the checkpoint that a Load loads.
+func (w *Load) Wanted() coordinator.Checkpoint {
+	if w.Taken.Step != 0 {
+		return w.From.Recorded(w.Taken)
+	}
+	return w.From
+}
+
+// Quorum is the replica value that a quorum of a round's witnesses signed.
+type Quorum struct {
+	Step  uint32   // newest step that the replica includes
+	Round uint32   // step of the round
+	Said  [32]byte // replica value, bound to the head of the log at the start of the round
+}
 
 // Work without the trainer.
 type (

@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/keep"
@@ -64,7 +65,6 @@ type Attempt struct {
 
 	known      *Model        // the model itself, if this client already shares it; nil: it does not
 	Tries      int           // attempts to get this model, with this one
-	noReplay   bool          // do not try to catch up by results
 	base       *base         // an earlier model in memory, from which to catch up by results; nil: none
 	replayTime time.Duration // time limit for catching up by results
 	results    [][32]byte    // blobs that were fetched to catch up
@@ -73,9 +73,9 @@ type Attempt struct {
 // triesPerWarning is the number of attempts between two warnings that no source has the model.
 const triesPerWarning = 30
 
-// Level returns the level for logging that no source has the model.
-func (a *Attempt) Level() slog.Level {
-	if a.Tries%triesPerWarning == 1 {
+// Level returns the level for logging that the newest of a number of attempts found no source.
+func Level(tries int) slog.Level {
+	if tries%triesPerWarning == 1 {
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug
@@ -116,8 +116,8 @@ func (a *Attempt) loaded(ctx context.Context, s checkpoint.Snapshot) (env.Traine
 // snapshot gets the model's content from the first source that succeeds.
 func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	var before error // ErrNoHolder of a previous source, which is added to a later source's error
-	for _, from := range a.sources() {
-		snapshot, more, err := from(ctx)
+	for _, from := range a.Sources {
+		snapshot, more, err := a.source(from)(ctx)
 		if err == nil {
 			return snapshot, nil
 		}
@@ -134,23 +134,12 @@ func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	return checkpoint.Snapshot{}, before
 }
 
-// sources returns the possible sources of the model, the cheapest first.
-func (a *Attempt) sources() []source {
-	if !a.checkpoint().FromPeers() {
-		return []source{a.fromStart}
-	}
-	var sources []source
-	if a.known != nil {
-		sources = append(sources, a.fromMemory)
-	}
-	sources = append(sources, a.fromCopy, a.fromDisk)
-	if !a.noReplay {
-		sources = append(sources, a.fromResults)
-	}
-	if sources = append(sources, a.fromPeers); !a.Running {
-		sources = append(sources, a.fromArchive)
-	}
-	return sources
+// source returns the function that gets the model from a source.
+func (a *Attempt) source(from core.Source) source {
+	return map[core.Source]source{
+		core.SharedModel: a.fromMemory, core.OwnCopy: a.fromCopy, core.OwnDisk: a.fromDisk, core.OwnResults: a.fromResults,
+		core.OtherMembers: a.fromPeers, core.Archives: a.fromArchive, core.FirstModel: a.fromStart,
+	}[from]
 }
 
 func (a *Attempt) checkpoint() *coordinator.Checkpoint { return &a.Definition.Checkpoint }
@@ -158,6 +147,9 @@ func (a *Attempt) checkpoint() *coordinator.Checkpoint { return &a.Definition.Ch
 // fromMemory gets a model that this client already shares: from memory or, if it is large, from its
 // disk.
 func (a *Attempt) fromMemory(ctx context.Context) (checkpoint.Snapshot, bool, error) {
+	if a.known == nil {
+		return checkpoint.Snapshot{}, true, errNoBase
+	}
 	snapshot, err := a.read(ctx, a.known)
 	if err != nil {
 		a.Log.Warn("cannot read the shared model", "step", a.known.Step, "err", err)

@@ -2,13 +2,13 @@ package modelsync
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/record/required"
@@ -30,7 +30,6 @@ type Models struct {
 	shares  []*Model               // models whose blobs peers can fetch, newest last
 	earlier []coordinator.Recorded // models that the run recorded before its checkpoint, newest last
 	partial partial                // a model that is being fetched
-	whole   [32]byte               // digest of a model that is fetched whole, because catching up by results failed
 }
 
 // partial contains the fetched parts of a model.
@@ -150,7 +149,7 @@ func (m *Models) keepShares(keep func(*Model) bool) {
 type Request struct {
 	Definition env.Definition       // with the checkpoint, and the parameters of the trainer
 	Trainer    env.Trainer          // nil: none yet, or only one for another definition
-	Redefined  bool                 // the run's configuration changed: an earlier model may have another shape
+	Sources    []core.Source        // tried in this order
 	Running    bool                 // it is an intermediate checkpoint of a running epoch, which only members have
 	Timeout    time.Duration        // time limit of a manifest request to a peer; 0: requestTimeout
 	Peers      []identity.ID        // peers that may have the model
@@ -177,10 +176,6 @@ func (m *Models) Begin(w Request) *Attempt {
 	m.partial.attempts++
 	a.Tries = m.partial.attempts
 	m.Held = nil
-	if w.Redefined {
-		m.whole = c.Digest
-	}
-	a.noReplay = m.whole == c.Digest
 	if c.FromPeers() && a.known == nil && !w.Running { // to free memory for the wanted model
 		spare := m.spareFor(c.Digest)
 		m.keepShares(func(model *Model) bool { return model == spare })
@@ -201,18 +196,14 @@ func rotated[T any](all []T, turn int) []T {
 // End takes over the result of an attempt. err is the error that the attempt ended with.
 func (m *Models) End(a *Attempt, err error, cancelled bool, recorded [32]byte) {
 	m.partial.blobs = append(m.partial.blobs, a.Model.Blobs...)
-	switch {
-	case err != nil || cancelled:
+	if err != nil || cancelled {
 		m.store.Drop(a.results...)
-		if errors.Is(err, ErrReplay) && !cancelled {
-			m.whole = a.Definition.Checkpoint.Digest
-		}
-	default:
-		m.Held = a.Model
-		if a.Definition.Checkpoint.FromPeers() {
-			m.partial = partial{}
-			m.Share(a.Model, recorded)
-		}
+		return
+	}
+	m.Held = a.Model
+	if a.Definition.Checkpoint.FromPeers() {
+		m.partial = partial{}
+		m.Share(a.Model, recorded)
 	}
 }
 

@@ -17,7 +17,7 @@ func (a *Attempt) fromPeers(ctx context.Context) (checkpoint.Snapshot, bool, err
 	snapshot, err := a.fetch(ctx)
 	more := a.Archive != nil && !a.Running && errors.Is(err, ErrNoHolder)
 	if more {
-		a.Log.Log(ctx, a.Level(), "no member provides the model; looking in archives", "err", err)
+		a.Log.Log(ctx, Level(a.Tries), "no member provides the model; looking in archives", "err", err)
 	}
 	return snapshot, more, err
 }

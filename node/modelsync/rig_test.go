@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/keep"
@@ -114,6 +115,7 @@ func newRig(t *testing.T) *rig {
 		Definition: env.Definition{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: lastStep, Digest: digestOf(c.after)}}},
 		Peers:      []identity.ID{other}, Time: time.Minute,
 	}
+	c.request.Sources = []core.Source{core.SharedModel, core.OwnCopy, core.OwnDisk, core.OwnResults, core.OtherMembers, core.Archives}
 	return c
 }
 

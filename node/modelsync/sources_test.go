@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -115,8 +116,7 @@ func (c *rig) check(a *Attempt) {
 }
 
 // TestOnlyTheRunsModelIsAdopted checks that only the run's model is adopted, whichever results peers
-// claim to be counted. The next attempt fetches the model as a whole, and everything of the first
-// attempt is dropped.
+// claim to be counted, and everything of the attempt is dropped. The whole model can be fetched then.
 func TestOnlyTheRunsModelIsAdopted(t *testing.T) {
 	for name, falsify := range map[string]func(c *rig){
 		"a result left out":         func(c *rig) { c.rounds[1].Results = nil },
@@ -142,6 +142,7 @@ func TestOnlyTheRunsModelIsAdopted(t *testing.T) {
 					t.Errorf("result %x is left", hash[:4])
 				}
 			}
+			c.request.Sources = []core.Source{core.OtherMembers}
 			if a, err = c.obtain(); err != nil || a.Model.Source != "peers" {
 				t.Fatalf("then from %q, %v", a.Model.Source, err)
 			}
@@ -186,7 +187,7 @@ func TestMostPeersAreBelieved(t *testing.T) {
 // run, and that it is not shared.
 func TestInitialModel(t *testing.T) {
 	c := newRig(t)
-	c.request.Definition.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}
+	c.request.Definition.Checkpoint, c.request.Sources = coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}, []core.Source{core.FirstModel}
 	want := c.before
 	want.Step = 0
 	a, err := c.obtain()
@@ -233,7 +234,7 @@ func TestIntermediateCheckpointOfARunningEpoch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newRig(t)
-			c.request.Running = true
+			c.request.Running, c.request.Sources = true, c.request.Sources[:5]
 			for _, have := range test.have {
 				have(c)
 			}
