@@ -178,15 +178,15 @@ var hostImports = []string{
 
 // memberImports are the only packages that node/core may import directly, because it is pure too.
 var memberImports = []string{
-	"bytes", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math", "slices", "time",
-	module + "/base/hashchain", module + "/core/assign", module + "/core/coordinator",
+	"bytes", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math", "math/bits", "slices", "time",
+	module + "/base/hashchain", module + "/core/assign", module + "/core/coordinator", module + "/record/config",
 }
 
 // modelsImports are the only packages that node/models may import directly, because it is pure too: of
 // package checkpoint it uses only types.
 var modelsImports = []string{
-	"cmp", "math/bits", "slices", "time",
-	module + "/core/coordinator", module + "/files/checkpoint", module + "/node/core", module + "/record/config",
+	"cmp", "slices", "time",
+	module + "/core/coordinator", module + "/files/checkpoint", module + "/node/core",
 }
 
 // coreImports are the only packages outside the core that the core may import directly. The imports

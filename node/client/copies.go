@@ -29,6 +29,11 @@ type intermediates struct {
 	save   func(f keep.Folder, s checkpoint.Snapshot, facts checkpoint.Facts) error // Folder.SaveIntermediate; replaced in tests
 }
 
+// described describes the copies.
+func (c *intermediates) described() core.Copies {
+	return core.Copies{Busy: c.Busy(), Finished: c.Finished(), Bytes: c.Bytes, Answered: c.Answered, Has: c.Has}
+}
+
 // taking is an intermediate checkpoint that is being taken.
 type taking struct {
 	step  uint32
@@ -150,6 +155,11 @@ func (c *intermediates) takeNow(v *view, e *engine, step uint32, failed func(err
 			failed(err)
 		}
 	}, nil)
+}
+
+// skipped returns a function that logs why there is no intermediate checkpoint of a step.
+func (c *intermediates) skipped(step uint32) func(error) {
+	return func(err error) { c.log.Warn("skipping an intermediate checkpoint", "step", step, "err", err) }
 }
 
 // take hashes a copy of the model after a step, concurrently with the training, and writes it to

@@ -40,7 +40,6 @@ type engine struct {
 
 	signing  signing     // steps with a signed result
 	prepared preparation // settings of the last preparation of the optimizer
-	failures int         // consecutive failures to apply
 }
 
 // speculation contains results that were applied to the trainer's weights before it was decided

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/psyche-go/psyche/node/fetch"
 	"github.com/psyche-go/psyche/node/tally"
 )
-
-const maxApplyFailures = 3 // consecutive failures before the client gives up
 
 // finalize advances the model until it includes the results of all finished rounds up to a step, and
 // reports whether it does. A call starts at most one action, for the next unapplied round: it frees
@@ -77,51 +74,55 @@ func asksPeers(o tally.Outcome) bool {
 }
 
 // finalizeEarly applies the results of the next finished round before a training needs them, if all
-// of them are here. Otherwise it does nothing: unlike finalize, it neither asks peers for missing
-// results nor gives up the replica.
+// of them are here.
 func (n *Node) finalizeEarly(want uint32) {
 	rs := n.rounds.of[n.rounds.replica.Step+1]
-	if rs == nil || rs.Round.Step > want || !rs.Final || !rs.Began || rs.EpochStart != n.rounds.replica.Epoch.StartStep {
+	if rs == nil {
 		return
 	}
-	if rs.Outvoted(rs.seats) {
-		return
-	}
-	if outcome := rs.Judge(n.tasks.Now(), false); outcome.Missing == 0 && !outcome.Unsure {
+	var outcome tally.Outcome
+	if n.step(core.Early{
+		Step: rs.Round.Step, Want: want, Known: rs.Final && rs.Began && rs.EpochStart == n.rounds.replica.Epoch.StartStep, Outvoted: rs.Outvoted(rs.seats),
+		Judge: func() core.Verdict {
+			outcome = rs.Judge(n.tasks.Now(), false)
+			return verdictOf(outcome)
+		},
+	}).Next != nil {
 		n.apply(rs, outcome)
 	}
 }
 
-// apply applies a round's outcome to the model. If the outcome was predicted, the model already
-// includes it, and apply only records that. If the trainer is recomputing a gradient for an audit,
-// apply cancels the recomputation, and a later call applies the outcome.
+// apply applies a round's outcome to the model, as node/core decides. If the outcome was predicted, the
+// model already includes it, and apply only records that.
 func (n *Node) apply(rs *roundState, o tally.Outcome) {
-	if f, later := n.confirm(rs, o); later {
+	f, later := n.confirm(rs, o)
+	if later {
 		return
-	} else if f != nil {
+	}
+	ready := n.step(core.Counted{Replica: n.rounds.replica, Step: rs.Round.Step, Confirmed: f != nil, Copies: n.models.copies.described()})
+	if ready.Included {
+		if f == nil {
+			f = &speculation{}
+		}
 		n.applied(rs, o, f.record, f.seconds)
 		return
 	}
-	if !n.engine.Idle() {
-		n.engine.CancelRecomputation(false)
-		return
+	if next, takes := ready.Next.(core.Snapshot); takes {
+		n.models.copies.takeNow(&n.run, &n.engine, next.Step, n.models.copies.skipped(next.Step))
 	}
-	if rs.Round.Step <= n.rounds.replica.Has {
-		n.applied(rs, o, nil, 0)
-		return
-	}
-	if n.takeOwed() {
+	w, applies := ready.Next.(core.Apply)
+	if !applies {
 		return
 	}
 	own, votes := rs.isOwn(o), tally.VotesOf(o.Counted)
-	replica, trainer, step := n.rounds.replica, n.engine.trainer, rs.Round.Step
-	kept := n.auditor.Record(rs.Tally, o, replica.ColdSteps)
+	trainer, step := n.engine.trainer, w.Step
+	kept := n.auditor.Record(rs.Tally, o, n.rounds.replica.ColdSteps)
 	var commit *taking // nil: no intermediate checkpoint is due
-	if !replica.Closing && n.run.isMember() && n.models.copies.Due(n.run.state, step) {
+	if w.Take {
 		commit = n.models.copies.begin(n.run.state, trainer, step)
 	}
 	n.models.Held = nil
-	start(&n.engine, core.Apply{Step: step}, func(ctx context.Context) (r application) {
+	start(&n.engine, w, func(ctx context.Context) (r application) {
 		begun := n.tasks.Now()
 		var payloads [][]byte
 		if payloads, r.unread, r.err = fetch.Read(ctx, n.Network, o.Sources); r.err == nil {
@@ -144,15 +145,15 @@ func (n *Node) apply(rs *roundState, o tally.Outcome) {
 		case len(r.unread) > 0:
 			n.fetcher.Unread(rs.Tally, r.unread, r.err)
 		case r.err != nil:
-			n.applyFailed(step, r.err)
+			n.step(core.Applied{Step: step, Err: r.err})
 		default:
-			n.engine.outlook.Took = r.took
+			n.step(core.Applied{Step: step, Took: r.took})
 			n.applied(rs, o, kept, r.took.Seconds())
 			if commit == nil {
 				return
 			}
 			if err := n.models.copies.taken(commit, n.run.state); err != nil {
-				n.report.log.Warn("skipping an intermediate checkpoint", "step", step, "err", err)
+				n.models.copies.skipped(step)(err)
 			}
 		}
 	}, nil)
@@ -170,7 +171,6 @@ type application struct {
 func (n *Node) applied(rs *roundState, o tally.Outcome, kept *auditor.Record, seconds float64) {
 	replica, step := n.rounds.replica, rs.Round.Step
 	n.models.Held = nil
-	n.engine.failures = 0
 	n.fetcher.StopRound(rs.Tally) // results that do not count are no longer needed
 	replica.Before, replica.Hash = replica.Hash, tally.ExtendReplica(replica.Hash, step, o.Counted)
 	replica.Step = step
@@ -188,17 +188,4 @@ func remembered(r *core.Replica, rs *roundState, o tally.Outcome) exchange.Appli
 		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: rs.Find(c.Batch).Owner, Size: o.Sources[i].Size})
 	}
 	return round
-}
-
-// applyFailed handles an error of the trainer while it applied results. Part of the weights may
-// have changed, so the model cannot be used any more: the client is desynchronised, or ends after
-// several failures.
-func (n *Node) applyFailed(step uint32, err error) {
-	n.engine.failures++
-	n.report.log.Error("cannot apply results", "step", step, "err", err)
-	if n.engine.failures >= maxApplyFailures {
-		n.fail(fmt.Errorf("apply results of step %d: %w", step, err))
-		return
-	}
-	n.desynchronise("applying results failed: " + err.Error())
 }

@@ -3,40 +3,26 @@ package client
 import (
 	"context"
 
-	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/modelsync"
 )
 
-// takeOwed takes the model after the newest applied step if it is due and the trainer is idle, and
-// reports whether it has started.
-func (n *Node) takeOwed() bool {
-	r, c := n.rounds.replica, &n.models.copies
-	if r == nil || r.Closing || r.Step < r.Epoch.StartStep || !n.run.isMember() || !n.engine.Idle() || !c.DueAfter(n.run.state, r.Step) {
-		return false
+// takeOwed takes the model after the newest applied step, if it is due and the trainer is idle.
+func (n *Node) takeOwed() {
+	if next, due := n.step(core.Idle{Replica: n.rounds.replica, Copies: n.models.copies.described()}).Next.(core.Snapshot); due {
+		n.models.copies.takeNow(&n.run, &n.engine, next.Step, n.models.copies.skipped(next.Step))
 	}
-	c.Owed = 0
-	c.takeNow(&n.run, &n.engine, r.Step, func(err error) {
-		n.report.log.Warn("skipping an intermediate checkpoint", "step", r.Step, "err", err)
-	})
-	return true
 }
 
 // reportIntermediate reports, during rounds, the newest model that this client can continue from.
 func (n *Node) reportIntermediate() {
 	s, c := n.run.state, &n.models.copies
 	c.tend(s, n.models.Shared(s.Model.Checkpoint.Digest) != nil)
-	me, ok := s.Member(n.run.myself())
-	if !ok || !n.run.isMember() || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
-		return
+	if me, ok := s.Member(n.run.myself()); ok {
+		if model, ok := c.Unreported(s, me); ok {
+			n.step(core.Unreported{Model: model})
+		}
 	}
-	model, ok := c.Unreported(s, me)
-	if !ok {
-		return
-	}
-	report := coordinator.ReportCheckpoint{Step: model.Step + 1, Digest: model.Digest}
-	n.actions.submit("intermediate checkpoint", report, report, func() {
-		n.report.log.Debug("reported an intermediate checkpoint", "step", model.Step, "digest", hexOf(model.Digest)[:16])
-	})
 }
 
 // shareIntermediate shares the run's intermediate checkpoint when a member requests it, and stops

@@ -22,7 +22,7 @@ func (n *Node) left() bool {
 	look := core.Leaving{
 		Replica: n.rounds.replica, Held: modelOf(m), InMemory: m != nil && m.Snapshot.Tensors != nil,
 		HostFault: n.run.hostFault != nil, Unreported: n.models.holds.unreported(s, n.run.myself()), Writing: n.models.snapshotter.lent != nil,
-		Copies: core.Copies{Busy: copies.Busy(), Finished: copies.Finished(), Bytes: copies.Bytes, Has: copies.Has},
+		Copies: copies.described(),
 	}
 	if rs := n.rounds.of[s.Progress.Step]; rs != nil {
 		look.Round = &rs.Round

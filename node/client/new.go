@@ -72,7 +72,7 @@ func New(o Options) (*Node, error) {
 	})
 	n.models.snapshotter = snapshotter{
 		network: o.Network, run: &n.run, engine: &n.engine, rounds: &n.rounds,
-		models: n.models.Models, copies: &n.models.copies.Copies, saver: n.saver, store: n.store, failed: n.applyFailed,
+		models: n.models.Models, copies: &n.models.copies.Copies, saver: n.saver, store: n.store, failed: func(step uint32, err error) { n.step(core.Applied{Step: step, Err: err}) },
 	}
 	n.models.holds = holdings{n.models.Models, &n.models.copies.Copies, n.saver}
 	n.member.Holdings = &n.models.holds

@@ -112,6 +112,10 @@ func (r *reporter) say(report core.Report, s *coordinator.State) {
 	case core.StillLeaving:
 		r.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
 			"bytes", said.Bytes, "for", said.For, "limit", said.Limit)
+	case core.ReportedTaken:
+		r.log.Debug("reported an intermediate checkpoint", "step", said.Step, "digest", hexOf(said.Digest)[:16])
+	case core.CannotApply:
+		r.log.Error("cannot apply results", "step", said.Step, "err", said.Err)
 	case core.ContinuesWithout:
 		r.log.Warn("continuing without results that only a few witnesses claim to hold", "step", said.Step, "results", said.Results)
 	case core.Witnessed:

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -25,7 +24,7 @@ func (n *Node) speculation(rs *roundState) (s core.Speculation, outcome *tally.O
 			*outcome, whole = rs.Predict(n.run.healthy)
 			return whole
 		},
-		Leeway: n.rounds.leeway(step + 1), Busy: n.auditor.Judges() || n.models.copies.Owed == step-1,
+		Leeway: n.rounds.leeway(step + 1), Judges: n.auditor.Judges(),
 	}, outcome
 }
 
@@ -73,18 +72,15 @@ func (rs *roundState) isOwnKept(o tally.Outcome) bool {
 // part of the model. Until then, later is true, and the caller must call again. If the round ended
 // differently, confirm cancels work based on the speculation, and the trainer undoes it.
 func (n *Node) confirm(rs *roundState, o tally.Outcome) (confirmed *speculation, later bool) {
-	step, replica := rs.Round.Step, n.rounds.replica
+	step := rs.Round.Step
 	f := n.engine.speculation
 	if f == nil || f.step != step || !f.ready {
 		return nil, false
 	}
 	trainer, able := n.engine.trainer.(env.Speculator)
-	if !able || !slices.Equal(f.outcome.Counted, o.Counted) {
-		n.engine.mispredicted(f, n.report.log)
-		return nil, false
-	}
-	if f.record == nil {
-		if f.record = n.auditor.Record(rs.Tally, o, replica.ColdSteps); f.record != nil {
+	predicted := able && slices.Equal(f.outcome.Counted, o.Counted)
+	if predicted && f.record == nil {
+		if f.record = n.auditor.Record(rs.Tally, o, n.rounds.replica.ColdSteps); f.record != nil {
 			f.reading = true
 			n.engine.tasks.Spawn(func(ctx context.Context) func() {
 				f.record.Read(ctx, n.Network, f.payloads)
@@ -92,24 +88,14 @@ func (n *Node) confirm(rs *roundState, o tally.Outcome) (confirmed *speculation,
 			})
 		}
 	}
-	if f.reading {
+	if predicted && f.reading {
 		return nil, true
 	}
-	if !trainer.Confirm(step) {
-		n.engine.mispredicted(f, n.report.log)
+	n.engine.speculation = nil
+	if !predicted || !trainer.Confirm(step) {
+		n.report.log.Debug("a round ended with a different outcome than expected", "step", step)
+		n.step(core.Mispredicted{Step: step})
 		return nil, false
 	}
-	n.engine.speculation = nil
-	if !replica.Closing && n.run.isMember() && n.models.copies.Due(n.run.state, step) {
-		n.models.copies.Owed = step
-	}
 	return f, false
-}
-
-// mispredicted drops a mispredicted speculation.
-func (e *engine) mispredicted(f *speculation, log *slog.Logger) {
-	log.Debug("a round ended with a different outcome than expected", "step", f.step)
-	e.speculation = nil
-	e.outlook.Erred(f.step)
-	e.CancelTraining(func(of uint32) bool { return of != f.step+1 })
 }

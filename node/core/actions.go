@@ -18,14 +18,15 @@ const (
 
 // Kinds of the actions that a Member submits.
 const (
-	JoinKind       = "join"
-	ReadyKind      = "ready"
-	ReturnKind     = "return"
-	WithdrawKind   = "withdraw"
-	CheckpointKind = "checkpoint"
-	WitnessKind    = "witness"
-	HealthKind     = "health check"
-	OfferKind      = "offer"
+	JoinKind         = "join"
+	ReadyKind        = "ready"
+	ReturnKind       = "return"
+	WithdrawKind     = "withdraw"
+	CheckpointKind   = "checkpoint"
+	IntermediateKind = "intermediate checkpoint"
+	WitnessKind      = "witness"
+	HealthKind       = "health check"
+	OfferKind        = "offer"
 )
 
 // Actions tracks this member's actions at the coordinator. At most one action of each kind is in

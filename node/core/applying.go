@@ -28,7 +28,42 @@ type (
 		WellAnswered  bool          // an honest member has answered a request about the round
 		Judge         func(late bool) Verdict
 	}
+
+	// Early asks for the replica to include the results of the next finished round up to the step Want,
+	// before a training needs them.
+	Early struct {
+		Step, Want uint32
+		Known      bool // as in Outstanding; the member also knows the replica that the round's results must be made from
+		Outvoted   bool
+		Judge      func() Verdict
+	}
+
+	// Counted follows an event with Ready.Next of type Apply: the outcome of a round is known. The caller
+	// repeats these events until the replica includes the round.
+	Counted struct {
+		Replica   *Replica
+		Step      uint32
+		Confirmed bool // the weights include the outcome, which the member predicted
+		Copies
+	}
+
+	// Mispredicted means that a round ended differently than the member predicted.
+	Mispredicted struct{ Step uint32 }
+
+	// Applied means that the trainer has applied a round, or failed. After a failure, a part of the weights
+	// may have changed.
+	Applied struct {
+		Step uint32
+		Took time.Duration
+		Err  error
+	}
 )
+
+// CannotApply means that the trainer failed to apply a round.
+type CannotApply struct {
+	Step uint32
+	Err  error
+}
 
 // Verdict is the outcome of a round, as far as this member knows it.
 type Verdict struct {
@@ -45,10 +80,15 @@ type ContinuesWithout struct {
 	Results int
 }
 
-func (Outstanding) event() {}
-func (Judged) event()      {}
+func (Outstanding) event()  {}
+func (Judged) event()       {}
+func (Early) event()        {}
+func (Counted) event()      {}
+func (Mispredicted) event() {}
+func (Applied) event()      {}
 
 func (ContinuesWithout) report() {}
+func (CannotApply) report()      {}
 
 // When an epoch is over and the run has recorded its model, a client need not continue to look for
 // results of that epoch, because it can load the model instead. It abandons a result after
@@ -93,10 +133,10 @@ func (c *common) judged(e Judged) {
 	}
 	switch {
 	case verdict.Missing == 0 && (!verdict.Unsure || since() > e.UnsureTimeout):
-		c.ready.Next = Apply{e.Step}
+		c.ready.Next = Apply{Step: e.Step}
 	case verdict.Claimed && since() > e.UnsureTimeout && e.WellAnswered:
 		c.report(ContinuesWithout{e.Step, verdict.Missing})
-		c.ready.Next = Apply{e.Step}
+		c.ready.Next = Apply{Step: e.Step}
 	case late && verdict.NoRoom != nil && !gone: // after a return to the epoch, memory would be missing again
 		c.ready.Fail = fmt.Errorf("get the results of step %d from peers: %w", e.Step, verdict.NoRoom)
 	case late:
@@ -104,4 +144,66 @@ func (c *common) judged(e Judged) {
 	default:
 		c.ready.AskPeers = true
 	}
+}
+
+// applying applies the outcomes of rounds.
+type applying struct {
+	failures int // consecutive failures of the trainer
+}
+
+const maxApplyFailures = 3 // consecutive failures before the member gives up
+
+// early applies a round if all of its results are here. Otherwise it does nothing: it neither asks peers
+// nor gives up the replica.
+func (c *common) early(e Early) {
+	if e.Step > e.Want || !e.Known || e.Outvoted {
+		return
+	}
+	if v := e.Judge(); v.Missing == 0 && !v.Unsure {
+		c.ready.Next = Apply{Step: e.Step}
+	}
+}
+
+// counted applies the outcome of a round, unless the weights include it already. A recomputation that is
+// not urgent stops for it. A model that is due comes first, because the weights change.
+func (a *applying) counted(c *common, i *intermediate, e Counted) {
+	switch {
+	case e.Confirmed:
+		if c.due(e.Replica, e.Step, e.Copies) { // the trainer already continues
+			i.owed = e.Step
+		}
+		a.included(c)
+	case !c.Jobs.Idle():
+		c.Jobs.CancelRecomputation(false)
+	case e.Step <= e.Replica.Has:
+		a.included(c)
+	case i.owes(c, e.Replica, e.Copies):
+		i.look(c, Idle{e.Replica, e.Copies})
+	default:
+		c.ready.Next = Apply{e.Step, c.due(e.Replica, e.Step, e.Copies)}
+	}
+}
+
+// included records that the weights include a round.
+func (a *applying) included(c *common) { a.failures, c.ready.Included = 0, true }
+
+// applied handles the end of applying a round. After a failure the weights cannot be used any more.
+func (a *applying) applied(c *common, e Applied) {
+	if e.Err == nil {
+		a.failures, c.Outlook.Took = 0, e.Took
+		return
+	}
+	a.failures++
+	c.report(CannotApply{e.Step, e.Err})
+	if a.failures >= maxApplyFailures {
+		c.ready.Fail = fmt.Errorf("apply results of step %d: %w", e.Step, e.Err)
+		return
+	}
+	c.ready.Desynchronise = "applying results failed: " + e.Err.Error()
+}
+
+// mispredicted gives up the training that began ahead, from a prediction that proved wrong.
+func (c *common) mispredicted(e Mispredicted) {
+	c.Outlook.Erred(e.Step)
+	c.Jobs.CancelTraining(func(of uint32) bool { return of != e.Step+1 })
 }

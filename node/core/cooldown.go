@@ -65,7 +65,7 @@ func (*cooldown) close(c *common, e Close) {
 	}
 	switch want := max(last, r.Has); {
 	case r.Step < want:
-		c.ready.Next = Apply{want}
+		c.ready.Next = Apply{Step: want}
 	case !e.Taken:
 		c.ready.Next = Snapshot{r.Step}
 	default:

@@ -18,7 +18,8 @@
 //   - replica.go: Replica, a member's state in an epoch. cooldown.go: the end of the epoch: outstanding
 //     results, the model, and its report.
 //   - finish.go: the end of the run.
-//   - applying.go: when a member applies the results of a finished round, and when it gives up.
+//   - applying.go: when a member applies the results of a finished round, also before it needs them, and when it
+//     gives up. intermediate.go: which models of the running epoch it takes and reports.
 //   - training.go: which batch a member trains, and when it trains ahead; outlook.go: whether
 //     speculation pays.
 //   - speed.go: the speed of the member's trainings; offers.go: which speed it offers, and when.

@@ -24,13 +24,6 @@ type (
 		Writing    bool               // the model at the end of the epoch is being written
 		Copies
 	}
-
-	// Copies describes the member's copies of intermediate checkpoints.
-	Copies struct {
-		Busy, Finished bool // a first copy is hashed or written; none is
-		Bytes          int  // of a copy
-		Has            func(step uint32) bool
-	}
 )
 
 // Reports of a leaving member.
@@ -103,7 +96,7 @@ func (c *common) leaveRound(e Leaving) {
 	case c.Leave.Late(c.now): // only work in progress is completed
 	case e.Round != nil && c.witnessed(e.Round) && c.Leave.awaitsOutcome(c.now):
 	case r.Step+1 < step:
-		c.ready.Next = Apply{step - 1}
+		c.ready.Next = Apply{Step: step - 1}
 	case r.Step < c.state.Epoch.StartStep, max(me.Report.Step, c.state.Epoch.Commit.Step) >= r.Step:
 		c.ready.Gone = e.Finished
 	case !e.Busy && !e.Has(r.Step) && c.Jobs.Idle():

@@ -13,16 +13,18 @@ import (
 //	m.Advance()        // after that; only then the next event may follow
 type Member struct {
 	common
-	seat      seat
-	loading   loading
-	returning returning
-	waiting   waiting
-	cooldown  cooldown
-	finish    finish
-	witness   witness
-	training  training
-	offers    offers
-	taken     bool // Ready has returned the effects
+	seat         seat
+	loading      loading
+	returning    returning
+	waiting      waiting
+	cooldown     cooldown
+	finish       finish
+	witness      witness
+	training     training
+	applying     applying
+	intermediate intermediate
+	offers       offers
+	taken        bool // Ready has returned the effects
 }
 
 // Events of every phase.
@@ -94,7 +96,7 @@ func (m *Member) Step(now time.Time, e Event) {
 	case Turn:
 		m.training.look(c, e)
 	case Ahead:
-		m.training.lookAhead(c, e)
+		m.training.lookAhead(c, m.intermediate.owed, e)
 	case Permitted:
 		m.training.permitted(c)
 	case Tokens:
@@ -113,6 +115,18 @@ func (m *Member) Step(now time.Time, e Event) {
 		c.outstanding(e)
 	case Judged:
 		c.judged(e)
+	case Early:
+		c.early(e)
+	case Counted:
+		m.applying.counted(c, &m.intermediate, e)
+	case Mispredicted:
+		c.mispredicted(e)
+	case Applied:
+		m.applying.applied(c, e)
+	case Idle:
+		m.intermediate.look(c, e)
+	case Unreported:
+		c.unreported(e)
 	case Interrupted:
 		c.interrupt(e.Limit)
 	case Leaving:
@@ -147,6 +161,9 @@ func (m *Member) answered(e Answered) {
 	case e.Err != nil:
 	case e.Kind == CheckpointKind:
 		m.cooldown.accepted(&m.common)
+	case e.Kind == IntermediateKind:
+		r := action.(coordinator.ReportCheckpoint)
+		m.report(ReportedTaken{coordinator.Recorded{Step: r.Step - 1, Digest: r.Digest}})
 	case e.Kind == OfferKind:
 		m.report(Offered{action.(coordinator.Offer)})
 	case e.Kind == WitnessKind, e.Kind == HealthKind:

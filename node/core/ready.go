@@ -84,6 +84,7 @@ type TrainerReady struct {
 	Begin       bool            // the round of the training in progress has begun
 	Enter       *Entry          // the member enters the running epoch with the model for which the optimizer is prepared
 	ReadFirst   bool            // the caller reads the tokens of the member's first batch; Offering and Prepared follow
+	Included    bool            // the weights include the round of Counted: the caller only records that
 	Next        Work            // the trainer's next work; the caller starts it when the trainer is idle
 }
 

@@ -79,3 +79,17 @@ func describeLoad(w Load) string {
 	}
 	return text
 }
+
+// applies lists that a round is to be applied.
+func (s *script) applies(e Event, w Apply) {
+	switch e.(type) {
+	case Judged, Early: // Counted follows
+	case Counted:
+		fmt.Fprintf(&s.out, "applies step %d\n", w.Step)
+		if w.Take {
+			fmt.Fprintf(&s.out, "takes the model of step %d\n", w.Step)
+		}
+	default:
+		fmt.Fprintf(&s.out, "needs the results up to step %d\n", w.Step)
+	}
+}

@@ -44,10 +44,12 @@ import (
 //	prepared, entered, lost, sits, leave, left      other events; see seat.go and returning.go
 //	loaded WITH        the load ends: ok, no-holder, results-differ, no-room, cancelled or fails
 //	replayed WITH      the replay ends: ok or fails
+//	applied WITH       the trainer has applied the next round: ok or fails
+//	mispredicted       the round after the replica ended differently than predicted
 //	replica step=N [has=N] [newest=N]    a replica of the running epoch after a step; newest is the newest
 //	                   round that the client knows
 //	taken              the client has taken the model after the replica's step
-//	trains, loads, recomputes, saves, idle      the trainer's work
+//	trains [step=N], loads, recomputes, saves, idle      the trainer's work
 //
 //	round step=N [own=BATCH] [witness] [over] [judges] [proved]    the client is in a round, whose trainers are
 //	                   awaited; over: it has ended; proved: the run has the client's proof
@@ -70,6 +72,8 @@ import (
 //	outstanding=N      the replica should include the results up to a step
 //	unknown, missing=N, unsure, claimed, no-room, outvoted, in-vain, recorded, answered
 //	                   the outcome of the next round to apply; see applying.go
+//	may-take           the trainer may be idle
+//	for-leaver=N       newest step after which the client took a model for a client that left
 //	hashing, copy=N, megabytes=N, unreported, host-fault
 //	                   copies of a leaving client; the host is proved dishonest
 //
@@ -153,6 +157,12 @@ func (s *script) look() {
 	if s.replica != nil && s.fact("outstanding") {
 		s.apply()
 	}
+	if s.fact("unreported") && !s.Leave.Begun() {
+		s.pass(Unreported{coordinator.Recorded{Step: s.step("unreported"), Digest: digestOf(s.step("unreported"))}})
+	}
+	if s.fact("may-take") {
+		s.pass(Idle{s.replica, s.copies()})
+	}
 	if s.finds {
 		s.find()
 	}
@@ -168,25 +178,49 @@ func (s *script) apply() {
 	if !s.pass(e).Judge {
 		return
 	}
-	verdict := Verdict{Missing: int(s.step("missing")), Unsure: s.fact("unsure"), Claimed: s.fact("claimed")}
-	if s.fact("no-room") {
-		verdict.NoRoom = errors.New("no room")
-	}
-	s.pass(Judged{
+	if s.pass(Judged{
 		Step: s.replica.Step + 1, Outvoted: s.fact("outvoted"), MissingSince: &s.missing, Completion: 30 * time.Second, UnsureTimeout: 2 * time.Second,
 		InVain: s.fact("in-vain"), Recorded: s.fact("recorded"), WellAnswered: s.fact("answered"),
-		Judge: func(bool) Verdict { return verdict },
-	})
+		Judge: func(bool) Verdict { return s.verdict() },
+	}).Next != nil {
+		s.count()
+	}
+}
+
+// early passes what the loop of a client passes before it trains ahead.
+func (s *script) early(want uint32) {
+	if s.pass(Early{Step: s.replica.Step + 1, Want: want, Known: !s.fact("unknown"), Outvoted: s.fact("outvoted"), Judge: s.verdict}).Next != nil {
+		s.count()
+	}
+}
+
+// count passes the outcome of a round.
+func (s *script) count() {
+	s.pass(Counted{Replica: s.replica, Step: s.replica.Step + 1, Confirmed: s.fact("speculated"), Copies: s.copies()})
+}
+
+// verdict returns the outcome of a round.
+func (s *script) verdict() Verdict {
+	v := Verdict{Missing: int(s.step("missing")), Unsure: s.fact("unsure"), Claimed: s.fact("claimed")}
+	if s.fact("no-room") {
+		v.NoRoom = errors.New("no room")
+	}
+	return v
+}
+
+// copies describes the copies of intermediate checkpoints.
+func (s *script) copies() Copies {
+	return Copies{
+		Busy: s.fact("hashing"), Finished: !s.fact("hashing"), Bytes: int(s.step("megabytes")) << 20, Answered: s.step("for-leaver"),
+		Has: func(step uint32) bool { return s.fact("copy") && s.step("copy") == step },
+	}
 }
 
 // leave passes what the loop of a leaving client passes.
 func (s *script) leave() {
 	e := Leaving{
 		Replica: s.replica, Held: s.held(), InMemory: s.fact("held"), Unreported: s.fact("unreported"), HostFault: s.fact("host-fault"),
-		Copies: Copies{
-			Busy: s.fact("hashing"), Finished: !s.fact("hashing"), Bytes: int(s.step("megabytes")) << 20,
-			Has: func(step uint32) bool { return s.fact("copy") && s.step("copy") == step },
-		},
+		Copies: s.copies(),
 	}
 	if s.round.Step == s.state.Progress.Step {
 		e.Round = &s.round
@@ -240,7 +274,9 @@ func (s *script) train(p *Part) {
 		},
 	})
 	if ready.Read != nil && s.pass(Tokens{s.fact("tokens")}).Ask && !s.fact("forbids") {
-		s.pass(Permitted{})
+		if next, applies := s.pass(Permitted{}).Next.(Apply); applies {
+			s.early(next.Step)
+		}
 	}
 }
 
@@ -319,6 +355,16 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		s.loaded(d.CmdArgs[0].Key)
 	case "replayed":
 		s.replayed(d.CmdArgs[0].Key == "ok")
+	case "applied":
+		applied := Applied{Step: s.replica.Step + 1}
+		if d.CmdArgs[0].Key == "fails" {
+			applied.Err = errors.New("no memory")
+		} else {
+			s.replica.Step++
+		}
+		s.pass(applied)
+	case "mispredicted":
+		s.pass(Mispredicted{s.replica.Step + 1})
 	case "accuses":
 		s.pass(Accuse{s.parts[numberOf(d, "step")]})
 	case "replica":
@@ -327,7 +373,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "taken":
 		s.facts = map[string]string{"held": fmt.Sprint(s.replica.Step)}
 	case "trains", "loads", "recomputes", "saves":
-		works := map[string]Work{"trains": Train{}, "loads": Load{From: s.state.Model.Checkpoint}, "recomputes": Recompute{}, "saves": Keep{}}
+		works := map[string]Work{"trains": Train{Step: numberOf(d, "step")}, "loads": Load{From: s.state.Model.Checkpoint}, "recomputes": Recompute{}, "saves": Keep{}}
 		s.trainer = s.Jobs.Start(works[d.Cmd], s.cancelled)
 	case "idle":
 		s.Jobs.Done(s.trainer)
@@ -378,6 +424,8 @@ func (s *script) pass(e Event) Ready {
 			text = fmt.Sprintf("{Step:%d}", said.Step)
 		case Waiting:
 			text = []string{"", fmt.Sprintf("for members: %d of %d", said.Have, said.Want), "for a holder", "for the model", "for the host to resume the run", "for the next epoch"}[said.Reason]
+		case ReportedTaken:
+			text = fmt.Sprintf("{Step:%d}", said.Step)
 		case Accused:
 			text = fmt.Sprintf("{Step:%d}", said.Step)
 		}
@@ -398,6 +446,9 @@ func (s *script) pass(e Event) Ready {
 	}
 	if ready.CancelAhead {
 		s.Jobs.Cancel()
+	}
+	if ready.Included {
+		fmt.Fprintf(&s.out, "the weights include step %d\n", e.(Counted).Step)
 	}
 	if ready.Read != nil {
 		fmt.Fprintf(&s.out, "reads batch %d\n", ready.Read.Start)
@@ -422,7 +473,7 @@ func (s *script) pass(e Event) Ready {
 	case Speculate:
 		fmt.Fprintf(&s.out, "speculates on step %d\n", next.Step)
 	case Apply:
-		fmt.Fprintf(&s.out, "applies results up to step %d\n", next.Step)
+		s.applies(e, next)
 	case Snapshot:
 		fmt.Fprintf(&s.out, "takes the model of step %d\n", next.Step)
 	case Load:

@@ -39,6 +39,7 @@ func (s *script) see(d *datadriven.TestData) {
 	if step := numberOf(d, "quorum"); step > 0 {
 		state.Epoch.Rounds = append(state.Epoch.Rounds, coordinator.Round{Step: step, WitnessesNeeded: 2, Witnesses: make([]coordinator.Witness, 2)})
 	}
+	state.Config.RoundsPerEpoch = numberOf(d, "rounds")
 	state.Config.InitMinClients = uint16(numberOf(d, "min"))
 	claims, reported := valuesOf(d, "claims"), valuesOf(d, "reported")
 	entries := func(list string, status coordinator.ClientState) (clients []coordinator.Client) {

@@ -48,7 +48,7 @@ type Speculation struct {
 	Possible    bool          // the trainer can speculate, and the outcome of the round is not known
 	Whole       func() bool   // reports whether the results of all members are here
 	Leeway      time.Duration // how much later than usual the member's next result may come
-	Busy        bool          // the member is in a jury, or has to take the model first
+	Judges      bool          // the member is in a jury
 }
 
 func (Turn) event()      {}
@@ -64,6 +64,7 @@ type training struct {
 	continues bool       // the training of turn began ahead of its round
 	next      Prediction // of ahead
 	read      bool       // its tokens are here
+	owed      uint32     // step of a model to take first
 }
 
 // look asks for permission to train the batch of the running round, or to let a training continue that
@@ -86,8 +87,8 @@ func (t *training) look(c *common, e Turn) {
 // lookAhead asks for the tokens of the next batch, and forgets other tokens. With a lag of two rounds,
 // the weights can always include the results that must be applied before the next round, so the
 // exchange of results never delays a training. With a lag of one, that requires speculation.
-func (t *training) lookAhead(c *common, e Ahead) {
-	t.turn, t.ahead = nil, nil
+func (t *training) lookAhead(c *common, owed uint32, e Ahead) {
+	t.turn, t.ahead, t.owed = nil, nil, owed
 	if e.Own != nil && !e.Part.Trained || !e.Replica.Follows() {
 		return
 	}
@@ -145,9 +146,9 @@ func (t *training) start(c *common) {
 	e := t.ahead
 	switch before := t.next.Step - e.Lag; {
 	case !t.read, e.Part.ahead == t.next.Batch:
-	case e.Lag == 1 && !e.speculated(c), !c.Jobs.Idle():
+	case e.Lag == 1 && !e.speculated(c, t.owed), !c.Jobs.Idle():
 	case e.Lag > 1 && e.Replica.Step < before:
-		c.ready.Next = Apply{before}
+		c.ready.Next = Apply{Step: before}
 	default:
 		e.Part.ahead = t.next.Batch
 		c.ready.Next = Train{Step: t.next.Step, Batch: t.next.Batch, Ahead: true}
@@ -156,7 +157,7 @@ func (t *training) start(c *common) {
 
 // speculated reports whether the weights include the results of the running round, before it is decided
 // that they count. It starts the speculation when the results of all members are here, and if it pays.
-func (e *Ahead) speculated(c *common) bool {
+func (e *Ahead) speculated(c *common, owed uint32) bool {
 	p := e.Part
 	if e.Begun {
 		return e.Done
@@ -167,7 +168,7 @@ func (e *Ahead) speculated(c *common) bool {
 	if p.Whole.IsZero() {
 		p.Whole = c.now
 	}
-	if c.Jobs.Idle() && c.Outlook.pays(p.Step, e.Leeway) && !e.Busy {
+	if c.Jobs.Idle() && c.Outlook.pays(p.Step, e.Leeway) && !e.Judges && owed != p.Step-1 {
 		c.ready.Next = Speculate{p.Step}
 	}
 	return false

@@ -77,7 +77,7 @@ func (d *disorder) event() Event {
 	own := []*assign.BatchID{nil, {}, {Start: 1, End: 2}}[d.chance.IntN(3)]
 	round := &coordinator.Round{Step: part.Step, Members: []coordinator.ClientID{me}}
 	trainer := Trainer{Held: held, Redefined: d.maybe(), Prepared: d.maybe()}
-	switch d.chance.IntN(30) {
+	switch d.chance.IntN(35) {
 	case 0, 1, 2:
 		return Seen{d.someState()}
 	case 3:
@@ -107,7 +107,7 @@ func (d *disorder) event() Event {
 	case 14:
 		return Ahead{Part: part, Own: own, Replica: replica, Lag: uint32(1 + d.chance.IntN(2)),
 			Next:        func() Prediction { return Prediction{Step: uint32(2 + d.chance.IntN(4)), OK: d.maybe()} },
-			Speculation: Speculation{Begun: d.maybe(), Done: d.maybe(), Possible: d.maybe(), Whole: d.maybe, Leeway: time.Second, Busy: d.maybe()}}
+			Speculation: Speculation{Begun: d.maybe(), Done: d.maybe(), Possible: d.maybe(), Whole: d.maybe, Leeway: time.Second, Judges: d.maybe()}}
 	case 15:
 		return Permitted{}
 	case 16:
@@ -134,7 +134,7 @@ func (d *disorder) event() Event {
 		return Interrupted{time.Duration(d.chance.IntN(3)) * time.Second}
 	case 23:
 		return Leaving{Replica: replica, Held: held, InMemory: d.maybe(), Round: []*coordinator.Round{nil, round}[d.chance.IntN(2)], HostFault: d.maybe(),
-			Unreported: d.maybe(), Writing: d.maybe(), Copies: Copies{Busy: d.maybe(), Finished: d.maybe(), Bytes: 1 << 30, Has: func(uint32) bool { return d.maybe() }}}
+			Unreported: d.maybe(), Writing: d.maybe(), Copies: d.copies()}
 	case 24:
 		return Over{held}
 	case 25:
@@ -147,16 +147,34 @@ func (d *disorder) event() Event {
 			w.Taken.Step = 1
 		}
 		return Obtained{Load: w, Fault: Fault(d.chance.IntN(int(OtherFault) + 1))}
+	case 29:
+		return Early{Step: part.Step, Want: uint32(d.chance.IntN(6)), Known: d.maybe(), Outvoted: d.maybe(), Judge: func() Verdict { return Verdict{Missing: d.chance.IntN(2)} }}
+	case 30:
+		if replica == nil {
+			replica = &Replica{}
+		}
+		return Counted{Replica: replica, Step: part.Step, Confirmed: d.maybe(), Copies: d.copies()}
+	case 31:
+		return []Event{Applied{Step: part.Step}, Applied{Step: part.Step, Err: errors.New("no memory")}, Mispredicted{part.Step}}[d.chance.IntN(3)]
+	case 32:
+		return Idle{replica, d.copies()}
+	case 33:
+		return Unreported{coordinator.Recorded{Step: part.Step}}
 	case 28:
 		return Replayed{Until: uint32(d.chance.IntN(6)), Rounds: d.chance.IntN(2), Err: []error{nil, errors.New("another replica")}[d.chance.IntN(2)]}
 	}
-	for _, kind := range []string{JoinKind, ReadyKind, ReturnKind, WithdrawKind, CheckpointKind, WitnessKind, HealthKind} {
+	for _, kind := range []string{JoinKind, ReadyKind, ReturnKind, WithdrawKind, CheckpointKind, IntermediateKind, WitnessKind, HealthKind} {
 		if d.flying[kind] && d.maybe() {
 			delete(d.flying, kind)
 			return Answered{kind, []error{nil, coordinator.ErrWrongEpoch, errors.New("no answer")}[d.chance.IntN(3)]}
 		}
 	}
 	return Finish{Trainer: Trainer{Held: held, Redefined: d.maybe()}, Closed: d.maybe(), Saving: d.maybe(), Failed: d.maybe(), Connected: map[coordinator.ClientID]bool{me: d.maybe()}}
+}
+
+// copies returns random copies.
+func (d *disorder) copies() Copies {
+	return Copies{Busy: d.maybe(), Finished: d.maybe(), Bytes: 1 << 30, Answered: uint32(d.chance.IntN(3)), Has: func(uint32) bool { return d.maybe() }}
 }
 
 // someState returns a state in which this client may be anything.

@@ -51,7 +51,10 @@ type (
 	Rehearse struct{}
 
 	// Apply applies the counted results of a step to the weights.
-	Apply struct{ Step uint32 }
+	Apply struct {
+		Step uint32
+		Take bool // also take the model after the step
+	}
 
 	// Speculate moves the weights by the results of a step before a quorum confirms that they count.
 	Speculate struct{ Step uint32 }

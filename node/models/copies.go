@@ -2,32 +2,29 @@ package models
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/record/config"
 )
 
 // Copies contains a client's copies of intermediate checkpoints, so that the run can fall back to a
-// model of the running epoch. The copies are the checkpoint that enough members reported, and newer
-// models that they may still report. A copy is on the disk if the client has a folder, else in
-// memory.
+// model of the running epoch. Package core decides which models to take. The copies are the checkpoint
+// that enough members reported, and newer models that they may still report. A copy is on the disk if
+// the client has a folder, else in memory.
 //
 // Take and Hash start work, and so do the methods that return a Write. The caller does the work and
 // passes the result to NotLent, Hashed or Written.
 type Copies struct {
-	Folder  bool   // the client has a folder
-	Large   uint64 // larger models are not copied, but written from the trainer's memory
-	Model   uint64 // bytes of the model that the epoch continues from
-	Bytes   int    // size of the newest copied or lent model
-	Leaving bool   // the client is leaving: it reports a model before the model is on the disk
-	Owed    uint32 // step of the model to take as soon as the trainer is idle, because the trainer continued with a speculation; 0: none
+	Folder   bool   // the client has a folder
+	Large    uint64 // larger models are not copied, but written from the trainer's memory
+	Model    uint64 // bytes of the model that the epoch continues from
+	Bytes    int    // size of the newest copied or lent model
+	Answered uint32 // newest step after which a model was taken because a member that left reported it
+	Leaving  bool   // the client is leaving: it reports a model before the model is on the disk
 
 	copies  []Copy // in ascending order of steps
 	hashing bool
-	answer  uint32 // newest step after which a model was taken because a member that left holds it
 	refused uint32 // first step of an epoch in which large models are copied, because the disk did not accept one in time; 0: none
 	dropped uint32 // step of the intermediate checkpoint before which folders were removed
 	first   uint32 // step of the first copy that this process took; 0: none
@@ -39,43 +36,6 @@ func (c *Copies) Busy() bool { return c.hashing || c.write != nil && c.write.Fir
 
 // Finished reports whether no model is being hashed or written.
 func (c *Copies) Finished() bool { return !c.hashing && c.write == nil }
-
-// Due reports whether to copy the model after a step. The first copy is due commit_every_rounds
-// rounds after the last agreed one, or after the start of the epoch. While no model has enough
-// reports, the distance to the next copy doubles each time. Therefore members that hash slowly, or see the
-// run later, eventually report the same models. A client that reaches a step whose model the
-// other members have already agreed on also copies that model, because they may have left when the
-// model is needed.
-func (c *Copies) Due(s *coordinator.State, step uint32) bool {
-	if c.Busy() || !inRound(s) {
-		return false
-	}
-	since := s.Epoch.StartStep - 1
-	if s.Epoch.Commit.Step != 0 {
-		since = s.Epoch.Commit.Step
-	}
-	every := config.CommitEvery(s.Model.Definition, s.Config)
-	return step == s.Epoch.Commit.Step || step > since && (step-since)%every == 0 && bits.OnesCount32((step-since)/every) == 1 ||
-		c.asked(s, step)
-}
-
-// asked reports whether to copy the model after a step because a member that left has reported
-// this model. The run records the model only if other members report it too. There is at most one
-// such copy every commit_every_rounds rounds, however often members leave and return.
-func (c *Copies) asked(s *coordinator.State, step uint32) bool {
-	if step <= s.Epoch.Commit.Step || c.answer != 0 && step-c.answer < config.CommitEvery(s.Model.Definition, s.Config) {
-		return false
-	}
-	left := func(m coordinator.Client) bool { return m.State == coordinator.Withdrawn && m.Report.Step == step }
-	return slices.ContainsFunc(s.Epoch.Clients, left) || slices.ContainsFunc(s.Epoch.Exited, left)
-}
-
-// DueAfter reports whether to take the model after the newest applied step, in two cases: a copy of
-// it is owed; or a member that left reported this model. In the second case the run records the
-// model when this client reports it too, so that no counted result is lost.
-func (c *Copies) DueAfter(s *coordinator.State, step uint32) bool {
-	return !c.Busy() && !c.Has(step) && (step == c.Owed || c.asked(s, step))
-}
 
 // Add adds a copy unless there is already one of its step.
 func (c *Copies) Add(added Copy) {

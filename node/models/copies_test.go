@@ -14,60 +14,6 @@ func copyAfter(step uint32) Copy {
 	return Copy{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}, Facts: checkpoint.Facts{Step: step}}
 }
 
-// TestIntermediateCheckpointsAreDue checks that members whose intermediate checkpoints do not agree
-// try again at the same steps.
-func TestIntermediateCheckpointsAreDue(t *testing.T) {
-	s := &coordinator.State{RunState: coordinator.RoundTrain, Config: coordinator.Config{RoundsPerEpoch: 60}}
-	s.Epoch.StartStep = 11
-	c := &Copies{}
-	var due []uint32
-	for step := uint32(11); step < 40; step++ {
-		if c.Due(s, step) {
-			due = append(due, step)
-		}
-		if step == 22 {
-			s.Epoch.Commit.Step = 22
-		}
-	}
-	if got := fmt.Sprint(due); got != "[13 16 22 25 28 34]" {
-		t.Errorf("due after %v", got)
-	}
-	if !c.Due(s, 22) {
-		t.Error("a slower member still copies after the agreement")
-	}
-	c.hashing = true
-	if c.Due(s, 46) {
-		t.Error("a second copy is taken while the first is hashed")
-	}
-}
-
-// TestLeaversAreAnsweredSeldom checks that members take an intermediate checkpoint after the step
-// that a leaving member reported, but only one in commit_every_rounds rounds, even if a member
-// leaves and comes back in every round.
-func TestLeaversAreAnsweredSeldom(t *testing.T) {
-	s := &coordinator.State{RunState: coordinator.RoundTrain, Config: coordinator.Config{RoundsPerEpoch: 60}}
-	s.Epoch.StartStep = 1
-	s.Epoch.Commit.Step = 3
-	s.Epoch.Clients = make([]coordinator.Client, 2)
-	c := &Copies{}
-	hostile := &s.Epoch.Clients[1]
-	var due []uint32
-	for step := uint32(4); step < 12; step++ {
-		hostile.State, hostile.Report.Step = coordinator.Healthy, step
-		if step != 6 && step != 9 && c.Due(s, step) {
-			t.Errorf("a member that stays is answered after step %d", step)
-		}
-		hostile.State = coordinator.Withdrawn
-		if c.asked(s, step) {
-			due = append(due, step)
-			c.Hashed(time.Time{}, c.Hash(s, step, checkpoint.Snapshot{}), false)
-		}
-	}
-	if got := fmt.Sprint(due); got != "[4 7 10]" {
-		t.Errorf("answered after %v", got)
-	}
-}
-
 // TestIntermediateCheckpointsAreKept checks that the two newest intermediate checkpoints are kept.
 // The run may agree on either, and may do so after a third is taken.
 func TestIntermediateCheckpointsAreKept(t *testing.T) {

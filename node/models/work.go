@@ -52,8 +52,8 @@ func (c *Copies) Hashed(now time.Time, h *Hash, ok bool) *Write {
 
 // note records that the model after a step is being taken.
 func (c *Copies) note(s *coordinator.State, step uint32) {
-	if c.asked(s, step) {
-		c.answer = step
+	if core.Answers(s, step, c.Answered) {
+		c.Answered = step
 	}
 	if c.first == 0 {
 		c.first = step
