@@ -20,14 +20,17 @@ import (
 // roundTrain trains this client's batch of the running round, once all previous rounds are applied.
 func (n *Node) roundTrain() {
 	step := n.run.state.Progress.Step
-	_, ahead := n.engine.Ahead(step + 1)
-	n.engine.CancelTraining(func(of uint32) bool { return of == step || ahead })
+	n.step(core.InRound{})
 	n.step(n.rounds.of[step].offering(n.engine.underway(), n.run.myself()))
 	rs := n.keepUp()
 	if rs == nil || n.member.Leave.Begun() {
 		return
 	}
-	n.preempt(rs)
+	if n.auditor.Judges() {
+		n.auditor.Preempt(n.step(core.Urgent{
+			Part: &rs.Part, Own: rs.Own(n.run.me) != nil, Lag: n.engine.Lag(), Leeway: n.rounds.leeway(rs.Round.Step), Next: n.nextBatch,
+		}).Preempt)
+	}
 	n.train(rs)
 	n.takeOwed()
 	n.trainAhead(rs)
@@ -95,7 +98,7 @@ func (n *Node) trainAhead(rs *roundState) {
 	speculation, outcome := n.speculation(rs)
 	ready := n.step(core.Ahead{
 		Part: &rs.Part, Own: rs.ownBatch(n.run.me), Replica: n.rounds.replica, Lag: n.engine.Lag(),
-		Next: func() core.Prediction { return n.run.predict(n.Draws).Prediction }, Speculation: speculation,
+		Next: n.nextBatch, Speculation: speculation,
 	})
 	if ready.Forget {
 		n.engine.reader.forget(func(of assign.BatchID) bool { return slices.Contains(ready.Keep, of) })
@@ -259,26 +262,12 @@ func (n *Node) announce(t training) {
 	}
 }
 
-// preempt lets an urgent trial use the trainer before the next training, if the training's result
-// is not late because of that.
-func (n *Node) preempt(rs *roundState) {
-	if !n.auditor.Judges() {
-		return
-	}
-	leeway := n.rounds.leeway(rs.Round.Step)
-	switch {
-	case rs.Own(n.run.me) != nil && !rs.Trained:
-		n.auditor.Preempt(leeway - n.tasks.Now().Sub(rs.Opened))
-	case n.engine.Lag() > 1 && n.run.predict(n.Draws).OK: // the training of the next round, before that starts
-		n.auditor.Preempt(leeway)
-	}
-}
+// nextBatch predicts this client's batch of the next round.
+func (n *Node) nextBatch() core.Prediction { return n.run.predict(n.Draws).Prediction }
 
 // roundWitness sends the proof for the round that has just ended.
 func (n *Node) roundWitness() {
-	next := n.run.state.Progress.Step + 1
-	_, ahead := n.engine.Ahead(next)
-	n.engine.CancelTraining(func(uint32) bool { return ahead })
+	n.step(core.InRound{})
 	n.step(core.Offering{})
 	if rs := n.keepUp(); rs != nil && !n.member.Leave.Begun() {
 		n.sendWitness(rs, true)

@@ -93,6 +93,10 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.cooldown.look(c, e)
 	case Persisted:
 		m.cooldown.persisted(c, e)
+	case InRound:
+		c.inRound()
+	case Urgent:
+		c.urgent(e)
 	case Turn:
 		m.training.look(c, e)
 	case Ahead:

@@ -34,6 +34,8 @@ type (
 	asksNobody       struct{ *Member }
 	appliesTooLittle struct{ *Member }
 	ignoresVotes     struct{ *Member }
+	keepsOldRound    struct{ *Member }
+	delaysTraining   struct{ *Member }
 )
 
 func (m forgetsFlights) Step(now time.Time, e Event) {
@@ -126,6 +128,23 @@ func (m ignoresVotes) Step(now time.Time, e Event) {
 	m.Member.Step(now, e)
 }
 
+func (m keepsOldRound) Step(now time.Time, e Event) {
+	if _, is := e.(InRound); is {
+		return
+	}
+	m.Member.Step(now, e)
+}
+
+func (m delaysTraining) Step(now time.Time, e Event) {
+	if urgent, is := e.(Urgent); is {
+		part := *urgent.Part
+		part.Opened = now
+		urgent.Part = &part
+		e = urgent
+	}
+	m.Member.Step(now, e)
+}
+
 // Rules of a member's actions.
 var (
 	errTwoFlights = errors.New("two actions of a kind are in flight")
@@ -137,6 +156,8 @@ var (
 	errSignedStep = errors.New("a member trains a step that it may have signed")
 	errIncomplete = errors.New("a member applies a round without its results")
 	errOutvoted   = errors.New("a member applies a round to a model that has no majority")
+	errOldRound   = errors.New("a training of another round continues")
+	errDelayed    = errors.New("a training is late because of a recomputation")
 	errForbidden  = errors.New("a member trains without the auditor's permission")
 )
 
@@ -160,6 +181,8 @@ func TestMutationsOfAMember(t *testing.T) {
 		{"the auditor is not asked", func(m *Member) stepper { return asksNobody{m} }, errForbidden},
 		{"missing results are ignored", func(m *Member) stepper { return appliesTooLittle{m} }, errIncomplete},
 		{"the other members' model is ignored", func(m *Member) stepper { return ignoresVotes{m} }, errOutvoted},
+		{"the training of an old round continues", func(m *Member) stepper { return keepsOldRound{m} }, errOldRound},
+		{"a recomputation delays a training for too long", func(m *Member) stepper { return delaysTraining{m} }, errDelayed},
 		{"the cancellation of a training is forgotten", func(m *Member) stepper { return forgetsStop{m} }, errTrains},
 	} {
 		t.Run(m.name, func(t *testing.T) {
@@ -181,24 +204,25 @@ func TestMutationsOfAMember(t *testing.T) {
 // life is a random history of a member.
 type life struct {
 	stepper
-	member  *Member
-	now     time.Time
-	flying  map[string]bool
-	checks  map[ID]string // running checks, with the definition of the run
-	passed  map[string]bool
-	state   *coordinator.State
-	held    *Model
-	leaving bool
-	written bool // the next Persisted is about a model on the disk
-	trains  ID
-	stopped bool // the training was cancelled
-	part    *Part
-	trained bool   // a training of part has started
-	signed  uint32 // newest step that an earlier process may have signed
-	permits bool   // the auditor has permitted the training
-	asks    bool   // the newest event asks the auditor
-	reads   bool   // the newest event needs tokens
-	applies bool   // the newest event applies a round
+	member     *Member
+	now        time.Time
+	flying     map[string]bool
+	checks     map[ID]string // running checks, with the definition of the run
+	passed     map[string]bool
+	state      *coordinator.State
+	held       *Model
+	leaving    bool
+	written    bool // the next Persisted is about a model on the disk
+	trains     ID
+	trainsStep uint32
+	stopped    bool // the training was cancelled
+	part       *Part
+	trained    bool   // a training of part has started
+	signed     uint32 // newest step that an earlier process may have signed
+	permits    bool   // the auditor has permitted the training
+	asks       bool   // the newest event asks the auditor
+	reads      bool   // the newest event needs tokens
+	applies    bool   // the newest event applies a round
 }
 
 // live lets a member live through a random history, and returns the rule that it breaks.
@@ -290,6 +314,9 @@ func (l *life) look(chance *rand.Rand) error {
 	if err := l.pass(Look{Trainer: Trainer{Held: l.held}}); err != nil {
 		return err
 	}
+	if err := l.inRound(); err != nil {
+		return err
+	}
 	if err := l.train(chance); err != nil {
 		return err
 	}
@@ -312,6 +339,25 @@ func (l *life) look(chance *rand.Rand) error {
 	}
 	l.written = chance.IntN(2) == 0
 	return l.pass(Persisted{Done: l.written})
+}
+
+// inRound passes what the loop of a client passes in a round, before a training.
+func (l *life) inRound() error {
+	if l.state.RunState != coordinator.RoundTrain {
+		return nil
+	}
+	if err := l.pass(InRound{}); err != nil {
+		return err
+	}
+	if l.trains != 0 && l.trainsStep != l.state.Progress.Step && !l.stopped {
+		return errOldRound
+	}
+	l.Step(l.now, Urgent{Part: l.part, Own: true, Lag: 1, Leeway: 2 * time.Second})
+	defer l.Advance()
+	if delay := l.Ready().Preempt; delay > 0 && !l.part.Trained && l.now.Add(delay).Sub(l.part.Opened) > 2*time.Second {
+		return errDelayed
+	}
+	return nil
 }
 
 // apply passes what the loop of a client passes for an outstanding round.
@@ -359,7 +405,7 @@ func (l *life) starts(w Train) error {
 	case !l.permits:
 		return errForbidden
 	}
-	l.trained, l.stopped = true, false
+	l.trained, l.stopped, l.trainsStep = true, false, w.Step
 	l.trains = l.member.Jobs.Start(w, func() { l.stopped = true })
 	return nil
 }

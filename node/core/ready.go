@@ -96,10 +96,11 @@ type Entry struct {
 
 // RoundReady contains effects on a round.
 type RoundReady struct {
-	Judge    bool // the caller determines the outcome of the next unapplied round; Judged follows
-	AskPeers bool // the caller asks peers for missing results of the round, if they can help
-	HeldAll  bool // the member holds all results of the running round that can be expected
-	Prove    bool // the caller makes a proof; Proof follows
+	Judge    bool          // the caller determines the outcome of the next unapplied round; Judged follows
+	AskPeers bool          // the caller asks peers for missing results of the round, if they can help
+	HeldAll  bool          // the member holds all results of the running round that can be expected
+	Prove    bool          // the caller makes a proof; Proof follows
+	Preempt  time.Duration // if positive, an urgent recomputation may delay the next training for so long
 }
 
 // EndReady contains effects at the end of an epoch, of the run and of the member.

@@ -49,7 +49,7 @@ import (
 //	replica step=N [has=N] [newest=N]    a replica of the running epoch after a step; newest is the newest
 //	                   round that the client knows
 //	taken              the client has taken the model after the replica's step
-//	trains [step=N], loads, recomputes, saves, idle      the trainer's work
+//	trains [step=N] [ahead], loads, recomputes, saves, idle      the trainer's work
 //
 //	round step=N [own=BATCH] [witness] [over] [judges] [proved]    the client is in a round, whose trainers are
 //	                   awaited; over: it has ended; proved: the run has the client's proof
@@ -68,6 +68,7 @@ import (
 //	next=BATCH, tokens, lag=N               predicted batch of the next round; the tokens to train are here
 //	forbids, signed, later                  reasons not to train: the auditor, a signature of an earlier
 //	                   process, weights of a later round
+//	leeway=N           how many seconds later than usual the client's result may come
 //	whole, pays, speculated                 all results are here; speculation pays, or is complete
 //	outstanding=N      the replica should include the results up to a step
 //	unknown, missing=N, unsure, claimed, no-room, outvoted, in-vain, recorded, answered
@@ -148,7 +149,13 @@ func (s *script) look() {
 	}
 	s.pass(Look{Trainer: s.model(), Replica: s.replica})
 	s.pass(Offering{s.underway, s.parts[s.round.Step], len(s.arrived), max(0, len(s.late)+len(s.arrived)-1)})
+	if s.state.RunState == coordinator.RoundTrain || s.state.RunState == coordinator.RoundWitness {
+		s.pass(InRound{})
+	}
 	if p := s.parts[s.round.Step]; p != nil && !s.Leave.Begun() {
+		if s.judges {
+			s.pass(Urgent{Part: p, Own: s.own != nil, Lag: max(1, s.step("lag")), Leeway: time.Duration(s.step("leeway")) * time.Second, Next: s.next})
+		}
 		s.train(p)
 		if s.pass(Attest{Part: p, Round: &s.round, Results: s, Over: s.over, Judges: s.judges}).Prove {
 			s.pass(Proof{coordinator.WitnessRound{Step: s.round.Step}, len(s.arrived), len(s.arrived) + len(s.late)})
@@ -265,9 +272,7 @@ func (s *script) train(p *Part) {
 	}
 	ready := s.pass(Ahead{
 		Part: p, Own: s.own, Replica: s.replica, Lag: max(1, s.step("lag")),
-		Next: func() Prediction {
-			return Prediction{Step: p.Step + 1, Batch: batchOf(s.step("next")), OK: s.fact("next")}
-		},
+		Next: s.next,
 		Speculation: Speculation{
 			Begun: s.fact("speculated"), Done: s.fact("speculated"), Possible: true, Leeway: time.Minute,
 			Whole: func() bool { return s.fact("whole") },
@@ -278,6 +283,11 @@ func (s *script) train(p *Part) {
 			s.early(next.Step)
 		}
 	}
+}
+
+// next predicts the client's batch of the next round.
+func (s *script) next() Prediction {
+	return Prediction{Step: s.round.Step + 1, Batch: batchOf(s.step("next")), OK: s.fact("next")}
 }
 
 // begin begins a round, or ends it.
@@ -373,7 +383,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "taken":
 		s.facts = map[string]string{"held": fmt.Sprint(s.replica.Step)}
 	case "trains", "loads", "recomputes", "saves":
-		works := map[string]Work{"trains": Train{Step: numberOf(d, "step")}, "loads": Load{From: s.state.Model.Checkpoint}, "recomputes": Recompute{}, "saves": Keep{}}
+		works := map[string]Work{"trains": Train{Step: numberOf(d, "step"), Ahead: d.HasArg("ahead")}, "loads": Load{From: s.state.Model.Checkpoint}, "recomputes": Recompute{}, "saves": Keep{}}
 		s.trainer = s.Jobs.Start(works[d.Cmd], s.cancelled)
 	case "idle":
 		s.Jobs.Done(s.trainer)
@@ -496,6 +506,9 @@ func (s *script) pass(e Event) Ready {
 	}
 	if ready.ReadFirst {
 		s.out.WriteString("reads the first batch\n")
+	}
+	if ready.Preempt > 0 {
+		fmt.Fprintf(&s.out, "lets an urgent recomputation run for up to %v\n", ready.Preempt)
 	}
 	if ready.AskPeers {
 		s.out.WriteString("asks peers\n")

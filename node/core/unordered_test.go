@@ -77,7 +77,7 @@ func (d *disorder) event() Event {
 	own := []*assign.BatchID{nil, {}, {Start: 1, End: 2}}[d.chance.IntN(3)]
 	round := &coordinator.Round{Step: part.Step, Members: []coordinator.ClientID{me}}
 	trainer := Trainer{Held: held, Redefined: d.maybe(), Prepared: d.maybe()}
-	switch d.chance.IntN(35) {
+	switch d.chance.IntN(37) {
 	case 0, 1, 2:
 		return Seen{d.someState()}
 	case 3:
@@ -160,6 +160,10 @@ func (d *disorder) event() Event {
 		return Idle{replica, d.copies()}
 	case 33:
 		return Unreported{coordinator.Recorded{Step: part.Step}}
+	case 34:
+		return InRound{}
+	case 35:
+		return Urgent{Part: part, Own: d.maybe(), Lag: uint32(1 + d.chance.IntN(2)), Leeway: time.Second, Next: func() Prediction { return Prediction{OK: d.maybe()} }}
 	case 28:
 		return Replayed{Until: uint32(d.chance.IntN(6)), Rounds: d.chance.IntN(2), Err: []error{nil, errors.New("another replica")}[d.chance.IntN(2)]}
 	}
