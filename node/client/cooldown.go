@@ -1,13 +1,9 @@
 package client
 
-import (
-	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/node/core"
-)
+import "github.com/psyche-go/psyche/node/core"
 
 // cooldown applies outstanding results, shares the model, measures it on held-out data, and reports its digest.
 func (n *Node) cooldown() {
-	n.models.heldOut.begin(n.run.state)
 	if !n.closeEpoch() {
 		return
 	}
@@ -15,10 +11,10 @@ func (n *Node) cooldown() {
 	if ready.Persist == nil {
 		return
 	}
-	saved := n.saver.Ahead(n.run.state)
-	model := coordinator.Recorded{Step: ready.Persist.Step, Digest: ready.Persist.Digest}
-	loss, measured := n.models.heldOut.claim(n.run.state, model, n.member.Leave.Begun())
-	n.step(core.Persisted{Done: saved && measured, HeldOut: loss})
+	ready = n.step(core.Persisted{Done: n.saver.Ahead(n.run.state), HeldOut: n.heldOut()})
+	if w, measures := ready.Next.(core.Measure); measures {
+		n.engine.measure(w, func(r core.Evaluated) { n.step(r) })
+	}
 }
 
 // closeEpoch finishes an epoch whose rounds are over: it applies the last results, and takes and

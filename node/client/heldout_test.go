@@ -156,7 +156,7 @@ func TestHeldOutClaimAfterABusyTrainer(t *testing.T) {
 		change := func(o *options) {
 			o.CheckpointDir = filepath.Join(w.dir, "saved", o.Key.ID().Short())
 			o.trainer.HeldOuts, o.trainer.Measures, o.trainer.Heavy = 1, 300*time.Millisecond, required.MaxCopied+1
-			limit := time.Duration(config.CooldownTime) * time.Millisecond / measuredShare
+			limit := time.Duration(config.CooldownTime) * time.Millisecond / 10
 			o.trainer.OnApply = func(step uint32, _ bool) {
 				if o.trainer.Writing = 0; step == config.RoundsPerEpoch {
 					o.trainer.Writing = limit - 100*time.Millisecond

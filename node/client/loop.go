@@ -184,9 +184,6 @@ func (n *Node) reconcile() {
 	if n.run.state == nil || n.end != nil || n.run.hostFault != nil {
 		return
 	}
-	if n.run.state.RunState != coordinator.Cooldown {
-		n.models.heldOut.stop()
-	}
 	n.keepSeat()
 	if n.rounds.replica != nil {
 		findOtherModels(n.rounds.replica, n.rounds.of[n.rounds.replica.Epoch.StartStep], n.run.state, n.report.log)

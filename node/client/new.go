@@ -38,7 +38,6 @@ func New(o Options) (*Node, error) {
 	}
 	n.engine = engine{Jobs: &n.member.Jobs, outlook: &n.member.Outlook, tasks: tasks}
 	n.engine.signing.folder = o.folder()
-	n.models.heldOut = heldOut{tasks: tasks, engine: &n.engine, log: log, emit: n.report.emit}
 	n.engine.reader = &reader{tasks: tasks, jobs: n.engine.Jobs, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
 	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, Actions: &n.member.Actions}
 	n.gossip = &gossipReader{

@@ -42,7 +42,6 @@ type modelStates struct {
 	copies            intermediates // intermediate checkpoints
 	snapshotter       snapshotter   // the model at the end of an epoch
 	holds             holdings      // models that the client can load by itself
-	heldOut           heldOut       // the loss of the model at the end of an epoch
 }
 
 // ending is the result of a client.

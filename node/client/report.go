@@ -112,6 +112,12 @@ func (r *reporter) say(report core.Report, s *coordinator.State) {
 	case core.StillLeaving:
 		r.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
 			"bytes", said.Bytes, "for", said.For, "limit", said.Limit)
+	case core.TooLong:
+		r.log.Info("not measuring the held-out loss: it takes too long; members would wait", "seconds", said.Expected.Seconds(), "limit", said.Limit.Seconds())
+	case core.StopsMeasuring:
+		r.log.Info("not measuring the held-out loss: the run does not wait for it", "step", said.Step)
+	case core.HeldOutLoss:
+		r.heldOut(said)
 	case core.ReportedTaken:
 		r.log.Debug("reported an intermediate checkpoint", "step", said.Step, "digest", hexOf(said.Digest)[:16])
 	case core.CannotApply:
@@ -142,6 +148,16 @@ func (r *reporter) say(report core.Report, s *coordinator.State) {
 		r.log.Info("waiting for members that missed the end of the run and may need the final model; Ctrl-C ends the wait",
 			"members", said.Members, "waiting_clients", said.Waiting, "limit", said.Limit)
 	}
+}
+
+// heldOut reports the loss of a model on held-out data.
+func (r *reporter) heldOut(said core.HeldOutLoss) {
+	if said.Err != nil {
+		r.log.Warn("cannot measure the held-out loss", "step", said.Step, "err", said.Err)
+		return
+	}
+	r.log.Info("measured the held-out loss", "step", said.Step, "loss", said.Loss, "sequences", said.Sequences)
+	r.emit(event.EvaluatedLoss(said.Step, said.Loss, said.Sequences, said.Took))
 }
 
 func awaitsHolder(a core.AwaitsHolder) string {

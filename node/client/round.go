@@ -213,9 +213,6 @@ func (n *Node) trained(t training) bool {
 	}
 	n.report.log.Debug("trained", "step", step, "batch", t.batch, "loss", float64(t.report.Loss), "seconds", t.report.Seconds)
 	n.report.emit(t.report)
-	if t.report.Seconds > 0 {
-		n.models.heldOut.speed = float64(t.report.Tokens) / t.report.Seconds
-	}
 	n.engine.outlook.Trains = time.Duration(t.report.Seconds * float64(time.Second))
 	return true
 }

@@ -107,7 +107,7 @@ func withCopies(e Event, change func(*Copies)) Event {
 
 // Rules of applying rounds, and of intermediate checkpoints.
 var (
-	errTwoCopies  = errors.New("a model is taken while another one is hashed")
+	errTwoCopies  = errors.New("a model is taken while the previous one is hashed")
 	errLeavers    = errors.New("members that leave are answered too often")
 	errOwes       = errors.New("an owed model is not taken before the weights change")
 	errEpochOver  = errors.New("a model is taken after the rounds of the epoch")

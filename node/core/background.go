@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Events of work that gives way to other work, or that other work gives way to.
+// Events that decide which work has precedence.
 type (
 	// InRound means that the run is in a round.
 	InRound struct{}
@@ -32,8 +32,8 @@ func (c *common) inRound() {
 }
 
 // urgent lets a recomputation for a trial use the trainer before the member's next training, if the
-// training's result is not late because of that. With a lag of two rounds, the next training may be that of
-// the next round, before the round starts.
+// training's result is not late because of that. With a lag of two rounds, the next training may belong to
+// the next round, and begin before that round starts.
 func (c *common) urgent(e Urgent) {
 	switch {
 	case e.Own && !e.Part.Trained:

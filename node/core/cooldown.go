@@ -17,8 +17,8 @@ type (
 
 	// Persisted follows an event with Ready.Persist.
 	Persisted struct {
-		Done    bool   // the model is on the disk, or the disk had its time; and the model is measured, if it should be
-		HeldOut uint16 // claimed held-out loss; 0: none
+		Done bool // the model is on the disk, or the disk had its time
+		HeldOut
 	}
 )
 
@@ -38,12 +38,14 @@ func (Reported) report() {}
 type cooldown struct {
 	persists *Model   // model that is being written before its report; nil: none
 	reports  Reported // newest submitted report
+	measuring
 }
 
 // close applies the outstanding results, takes the model, and leaves the epoch. If the run has recorded
 // a model after the epoch, later steps are lost, and the members that had their results may have left.
-func (*cooldown) close(c *common, e Close) {
+func (d *cooldown) close(c *common, e Close) {
 	if c.state.RunState == coordinator.Cooldown {
+		d.begin(c)
 		c.Jobs.CancelTraining(None)
 	}
 	r := e.Replica
@@ -73,8 +75,15 @@ func (*cooldown) close(c *common, e Close) {
 	}
 }
 
-// look asks for the model to be on the disk before the member reports it.
-func (d *cooldown) look(c *common, e Cooldown) {
+// look stops a measurement after the epoch's Cooldown.
+func (d *cooldown) look(c *common) {
+	if c.state.RunState != coordinator.Cooldown {
+		d.stop(c)
+	}
+}
+
+// ask asks for the model to be on the disk before the member reports it.
+func (d *cooldown) ask(c *common, e Cooldown) {
 	d.persists = nil
 	last := c.state.Progress.Step - 1
 	if e.Held == nil || e.Held.Step != last || !c.isMember() {
@@ -86,14 +95,19 @@ func (d *cooldown) look(c *common, e Cooldown) {
 	}
 }
 
-// persisted reports the model. A leaving member does not wait for the disk.
+// persisted reports the model, once it is measured, if it should be. A leaving member waits neither for
+// the disk nor for a measurement.
 func (d *cooldown) persisted(c *common, e Persisted) {
 	m := d.persists
-	if m == nil || !e.Done && !c.Leave.Begun() {
+	if m == nil {
+		return
+	}
+	loss, done := d.claim(c, m, e.HeldOut)
+	if (!e.Done || !done) && !c.Leave.Begun() {
 		return
 	}
 	d.persists = nil
-	report := coordinator.ReportCheckpoint{Step: m.Step + 1, Digest: m.Digest, HeldOut: e.HeldOut}
+	report := coordinator.ReportCheckpoint{Step: m.Step + 1, Digest: m.Digest, HeldOut: loss}
 	if c.submit(CheckpointKind, report, report) {
 		d.reports = Reported{m.Step, m.Digest}
 	}

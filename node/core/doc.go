@@ -22,7 +22,8 @@
 //     gives up. intermediate.go: which models of the running epoch it takes and reports.
 //   - training.go: which batch a member trains, and when it trains ahead; outlook.go: whether
 //     speculation pays.
-//   - background.go: which work gives way to other work.
+//   - background.go: which work of the trainer has precedence. measuring.go: when the member measures
+//     the model of an epoch.
 //   - speed.go: the speed of the member's trainings; offers.go: which speed it offers, and when.
 //   - leaving.go: the remaining work of a leaving member; leave.go: how long it stays.
 //   - waiting.go: reports about why a client is idle.

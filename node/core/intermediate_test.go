@@ -25,7 +25,7 @@ func TestIntermediateCheckpointsAreDue(t *testing.T) {
 		t.Errorf("due after %v", got)
 	}
 	if !c.due(r, 22, Copies{}) {
-		t.Error("a slower member takes no model after the agreement")
+		t.Error("a slower member does not take the agreed model")
 	}
 	if c.due(r, 46, Copies{Busy: true}) {
 		t.Error("a second copy is taken while the first is hashed")

@@ -61,6 +61,7 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.finish.begin(c, m.seat.again)
 	case Look:
 		m.returning.cancelLoad(c, e.Replica)
+		m.cooldown.look(c)
 		m.seat.look(c, &m.returning, e)
 		m.waiting.look(c)
 	case Checked:
@@ -90,13 +91,15 @@ func (m *Member) Step(now time.Time, e Event) {
 	case Close:
 		m.cooldown.close(c, e)
 	case Cooldown:
-		m.cooldown.look(c, e)
+		m.cooldown.ask(c, e)
 	case Persisted:
 		m.cooldown.persisted(c, e)
 	case InRound:
 		c.inRound()
 	case Urgent:
 		c.urgent(e)
+	case Evaluated:
+		m.cooldown.evaluated(c, e)
 	case Turn:
 		m.training.look(c, e)
 	case Ahead:
@@ -115,6 +118,7 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.offers.look(c, e)
 	case Measured:
 		m.offers.measured(e)
+		m.cooldown.trained(e)
 	case Outstanding:
 		c.outstanding(e)
 	case Judged:

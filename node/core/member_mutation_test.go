@@ -35,6 +35,8 @@ type (
 	appliesTooLittle struct{ *Member }
 	ignoresVotes     struct{ *Member }
 	keepsOldRound    struct{ *Member }
+	measuresForever  struct{ *Member }
+	believesMeasure  struct{ *Member }
 	delaysTraining   struct{ *Member }
 )
 
@@ -128,6 +130,20 @@ func (m ignoresVotes) Step(now time.Time, e Event) {
 	m.Member.Step(now, e)
 }
 
+func (m measuresForever) Step(now time.Time, e Event) {
+	m.cooldown.until = now.Add(time.Hour)
+	m.Member.Step(now, e)
+}
+
+func (m believesMeasure) Step(now time.Time, e Event) {
+	if r, is := e.(Evaluated); is {
+		r.Recorded = m.cooldown.model
+		m.cooldown.state = measures
+		e = r
+	}
+	m.Member.Step(now, e)
+}
+
 func (m keepsOldRound) Step(now time.Time, e Event) {
 	if _, is := e.(InRound); is {
 		return
@@ -156,6 +172,8 @@ var (
 	errSignedStep = errors.New("a member trains a step that it may have signed")
 	errIncomplete = errors.New("a member applies a round without its results")
 	errOutvoted   = errors.New("a member applies a round to a model that has no majority")
+	errLateReport = errors.New("a report waits for a measurement for too long")
+	errLoss       = errors.New("a report claims the loss of another model, or of none")
 	errOldRound   = errors.New("a training of another round continues")
 	errDelayed    = errors.New("a training is late because of a recomputation")
 	errForbidden  = errors.New("a member trains without the auditor's permission")
@@ -181,6 +199,8 @@ func TestMutationsOfAMember(t *testing.T) {
 		{"the auditor is not asked", func(m *Member) stepper { return asksNobody{m} }, errForbidden},
 		{"missing results are ignored", func(m *Member) stepper { return appliesTooLittle{m} }, errIncomplete},
 		{"the other members' model is ignored", func(m *Member) stepper { return ignoresVotes{m} }, errOutvoted},
+		{"a measurement has no limit", func(m *Member) stepper { return measuresForever{m} }, errLateReport},
+		{"the loss of another model is claimed", func(m *Member) stepper { return believesMeasure{m} }, errLoss},
 		{"the training of an old round continues", func(m *Member) stepper { return keepsOldRound{m} }, errOldRound},
 		{"a recomputation delays a training for too long", func(m *Member) stepper { return delaysTraining{m} }, errDelayed},
 		{"the cancellation of a training is forgotten", func(m *Member) stepper { return forgetsStop{m} }, errTrains},
@@ -223,6 +243,13 @@ type life struct {
 	asks       bool   // the newest event asks the auditor
 	reads      bool   // the newest event needs tokens
 	applies    bool   // the newest event applies a round
+
+	persists    bool // the newest event asks for a model on the disk
+	measures    ID   // 0: none
+	measuring   Measure
+	since       time.Time              // when it began
+	endsMeasure bool                   // it was cancelled
+	claims      []coordinator.Recorded // models whose loss was measured
 }
 
 // live lets a member live through a random history, and returns the rule that it breaks.
@@ -241,7 +268,11 @@ func live(build func(*Member) stepper, seed uint64) error {
 // step makes one event happen, after which the member looks at its seat and at its phase.
 func (l *life) step(chance *rand.Rand) error {
 	l.now = l.now.Add(time.Duration(chance.IntN(3000)) * time.Millisecond)
-	switch chance.IntN(8) {
+	switch chance.IntN(10) {
+	case 8, 9:
+		if err := l.evaluates(); err != nil {
+			return err
+		}
 	case 0, 1:
 		if err := l.see(chance); err != nil {
 			return err
@@ -285,6 +316,7 @@ func (l *life) see(chance *rand.Rand) error {
 	first := l.state == nil
 	s := &coordinator.State{RunState: []coordinator.RunState{coordinator.WaitingForMembers, coordinator.RoundTrain, coordinator.Cooldown}[chance.IntN(3)]}
 	s.Progress.Step, s.Epoch.StartStep, s.OriginStep = uint32(2+chance.IntN(3)), 1, 1
+	s.StateStart, s.Config.CooldownTime, s.Config.TotalSteps = 100_000, 20_000, 9
 	s.Model.Checkpoint.Kind, s.Model.Definition = coordinator.CheckpointLocal, fmt.Append(nil, chance.IntN(3))
 	switch client := (coordinator.Client{ID: me, State: coordinator.Healthy}); chance.IntN(3) {
 	case 0:
@@ -301,6 +333,9 @@ func (l *life) see(chance *rand.Rand) error {
 		l.held = &Model{Step: s.Progress.Step - 1}
 	}
 	if err := l.pass(Seen{s}); err != nil || !first {
+		return err
+	}
+	if err := l.pass(Measured{Underway{Tokens: 1000, Begun: 1, Took: time.Second}, true, false}); err != nil {
 		return err
 	}
 	return l.pass(Began{})
@@ -337,8 +372,26 @@ func (l *life) look(chance *rand.Rand) error {
 	if err := l.pass(Cooldown{l.held}); err != nil {
 		return err
 	}
+	persists := l.persists
 	l.written = chance.IntN(2) == 0
-	return l.pass(Persisted{Done: l.written})
+	if err := l.pass(Persisted{l.written, HeldOut{Tokens: 300, Last: time.Second}}); err != nil {
+		return err
+	}
+	if persists && l.measures != 0 && !l.endsMeasure && l.now.Sub(l.since) > 2*time.Second && l.member.cooldown.model == l.measuring.Recorded {
+		return errLateReport
+	}
+	return nil
+}
+
+// evaluates ends a measurement.
+func (l *life) evaluates() error {
+	if l.measures == 0 {
+		return nil
+	}
+	l.member.Jobs.Done(l.measures)
+	l.measures = 0
+	l.claims = append(l.claims, l.measuring.Recorded)
+	return l.pass(Evaluated{Measure: l.measuring, Claim: uint16(len(l.claims))})
 }
 
 // inRound passes what the loop of a client passes in a round, before a training.
@@ -431,8 +484,16 @@ func (l *life) pass(e Event) error {
 			if !l.written && !l.leaving {
 				return errUnwritten
 			}
+			if r := a.Action.(coordinator.ReportCheckpoint); r.HeldOut > 0 && l.claims[r.HeldOut-1].Step != r.Step-1 {
+				return errLoss
+			}
 		}
 	}
+	if w, is := ready.Next.(Measure); is {
+		l.measuring, l.since, l.endsMeasure = w, l.now, false
+		l.measures = l.member.Jobs.Start(w, func() { l.endsMeasure = true })
+	}
+	l.persists = ready.Persist != nil
 	l.asks, l.reads = ready.Ask, ready.Read != nil
 	_, l.applies = ready.Next.(Apply)
 	if w, is := ready.Next.(Train); is {

@@ -33,7 +33,7 @@ import (
 //	                   step; closed: the authority closed the run; missed: no witness has a result of the
 //	                   previous round; shares: shares by speed; offer=N, level=N, offered: the client's offer, its
 //	                   level, and whether it has offered in this round; min=N: clients that the run needs to begin; taken=N:
-//	                   intermediate checkpoint; quorum=N: newest round of which a quorum signed the same replica
+//	                   intermediate checkpoint; since=N, at=N: seconds when the epoch and the phase began; quorum=N: newest round of which a quorum signed the same replica
 //	has [FACT]…        what the client has from now on; without facts nothing:
 //	                   held=N (the model of a step; wrong: not the run's; trained: by this client), prepared (the optimizer,
 //	                   for that model), redefined (the run's configuration), shared (peers can fetch the model),
@@ -45,6 +45,7 @@ import (
 //	loaded WITH        the load ends: ok, no-holder, results-differ, no-room, cancelled or fails
 //	replayed WITH      the replay ends: ok or fails
 //	applied WITH       the trainer has applied the next round: ok or fails
+//	measured [loss=N]  the measurement of a model ends; without a loss it fails
 //	mispredicted       the round after the replica ended differently than predicted
 //	replica step=N [has=N] [newest=N]    a replica of the running epoch after a step; newest is the newest
 //	                   round that the client knows
@@ -62,6 +63,7 @@ import (
 // Further facts:
 //
 //	on-disk, saving, unwritten=N, failed    the model to report is on the disk; models that are not
+//	held-out=TOKENS    of the data on which the client measures models
 //	online=CLIENTS     connected clients, after the end of the run
 //	batch              the first batch is known, in Warmup
 //	tallies=N          the client tallies the rounds from a step on
@@ -240,7 +242,7 @@ func (s *script) end() {
 	switch s.state.RunState {
 	case coordinator.Cooldown:
 		if s.close() && s.pass(Cooldown{s.held()}).Persist != nil {
-			s.pass(Persisted{Done: s.fact("on-disk")})
+			s.pass(Persisted{s.fact("on-disk"), HeldOut{Tokens: int(s.step("held-out")), Last: 30 * time.Second}})
 		}
 	case coordinator.Finished:
 		if s.pass(Over{s.held()}).End {
@@ -373,6 +375,14 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.replica.Step++
 		}
 		s.pass(applied)
+	case "measured":
+		w, _ := s.Jobs.Work().(Measure)
+		s.Jobs.Done(s.trainer)
+		e := Evaluated{Measure: w, Claim: uint16(numberOf(d, "loss")), Sequences: 1}
+		if e.Claim == 0 {
+			e.Err = errors.New("no memory")
+		}
+		s.pass(e)
 	case "mispredicted":
 		s.pass(Mispredicted{s.replica.Step + 1})
 	case "accuses":
@@ -434,6 +444,8 @@ func (s *script) pass(e Event) Ready {
 			text = fmt.Sprintf("{Step:%d}", said.Step)
 		case Waiting:
 			text = []string{"", fmt.Sprintf("for members: %d of %d", said.Have, said.Want), "for a holder", "for the model", "for the host to resume the run", "for the next epoch"}[said.Reason]
+		case HeldOutLoss:
+			text = fmt.Sprintf("of step %d after %v, %v", said.Step, said.Took, said.Err)
 		case ReportedTaken:
 			text = fmt.Sprintf("{Step:%d}", said.Step)
 		case Accused:
@@ -489,6 +501,9 @@ func (s *script) pass(e Event) Ready {
 	case Load:
 		s.load = next
 		fmt.Fprintf(&s.out, "loads %s\n", describeLoad(next))
+	case Measure:
+		s.out.WriteString("measures the model\n")
+		s.trainer = s.Jobs.Start(next, s.cancelled)
 	case Prepare:
 		s.out.WriteString("sets the optimizer up\n")
 		s.facts["prepared"] = ""
@@ -552,7 +567,11 @@ func (s *script) describe(action coordinator.Action) string {
 		s.commit = a.Next
 		return fmt.Sprintf("Ready for epoch %d", a.Epoch)
 	case coordinator.ReportCheckpoint:
-		return fmt.Sprintf("ReportCheckpoint of step %d", a.Step-1)
+		text := fmt.Sprintf("ReportCheckpoint of step %d", a.Step-1)
+		if a.HeldOut > 0 {
+			text += fmt.Sprintf(", with the loss %d", a.HeldOut)
+		}
+		return text
 	case coordinator.WitnessRound:
 		return fmt.Sprintf("WitnessRound of step %d", a.Step)
 	case coordinator.HealthCheck:

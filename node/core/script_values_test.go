@@ -39,6 +39,8 @@ func (s *script) see(d *datadriven.TestData) {
 	if step := numberOf(d, "quorum"); step > 0 {
 		state.Epoch.Rounds = append(state.Epoch.Rounds, coordinator.Round{Step: step, WitnessesNeeded: 2, Witnesses: make([]coordinator.Witness, 2)})
 	}
+	state.Config.CooldownTime, state.StateStart = 60_000, 1000*uint64(numberOf(d, "at"))
+	state.Epoch.StartTime = 1000 * uint64(numberOf(d, "since"))
 	state.Config.RoundsPerEpoch = numberOf(d, "rounds")
 	state.Config.InitMinClients = uint16(numberOf(d, "min"))
 	claims, reported := valuesOf(d, "claims"), valuesOf(d, "reported")

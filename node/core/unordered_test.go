@@ -77,7 +77,7 @@ func (d *disorder) event() Event {
 	own := []*assign.BatchID{nil, {}, {Start: 1, End: 2}}[d.chance.IntN(3)]
 	round := &coordinator.Round{Step: part.Step, Members: []coordinator.ClientID{me}}
 	trainer := Trainer{Held: held, Redefined: d.maybe(), Prepared: d.maybe()}
-	switch d.chance.IntN(37) {
+	switch d.chance.IntN(38) {
 	case 0, 1, 2:
 		return Seen{d.someState()}
 	case 3:
@@ -101,7 +101,7 @@ func (d *disorder) event() Event {
 	case 11:
 		return Cooldown{held}
 	case 12:
-		return Persisted{Done: d.maybe(), HeldOut: uint16(d.chance.Uint32())}
+		return Persisted{Done: d.maybe(), HeldOut: HeldOut{Tokens: d.chance.IntN(2), Last: time.Second}}
 	case 13:
 		return Turn{Part: part, Own: own, After: d.maybe(), MaySign: d.maybe()}
 	case 14:
@@ -160,6 +160,8 @@ func (d *disorder) event() Event {
 		return Idle{replica, d.copies()}
 	case 33:
 		return Unreported{coordinator.Recorded{Step: part.Step}}
+	case 36:
+		return Evaluated{Measure: Measure{coordinator.Recorded{Step: part.Step}}, Claim: uint16(d.chance.Uint32())}
 	case 34:
 		return InRound{}
 	case 35:

@@ -65,8 +65,8 @@ type (
 	// Keep copies the optimizer's state, or writes it to the disk, with or without the trainer.
 	Keep struct{}
 
-	// Measure measures the model after a step on held-out data.
-	Measure struct{ Step uint32 }
+	// Measure measures a model on held-out data.
+	Measure struct{ coordinator.Recorded }
 
 	// Replay applies the results of the running epoch after a step, up to another, and takes the replica
 	// hash of a quorum. If both steps are the same, it only takes the hash.
