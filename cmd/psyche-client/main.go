@@ -26,7 +26,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/local"
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/learn/memory/fit"
-	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/train"
 	"github.com/psyche-go/psyche/node/client"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/follow"
@@ -130,7 +130,7 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 
 // explainMemory adds advice to the error of a failed allocation that has none.
 func explainMemory(err error) error {
-	if !errors.Is(err, torch.ErrMemory) || fit.Advised(err) {
+	if !train.LacksMemory(err) || fit.Advised(err) {
 		return err
 	}
 	return fmt.Errorf("%w; use a smaller micro batch or shorter sequences, --recompute or --compute-dtype bf16 if the command has them, another --device, or a smaller model", err)

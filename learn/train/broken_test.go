@@ -12,13 +12,12 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// methods lists the kernels' methods of a member that may fail in a step, and for each whether the
-// optimizer leaves the device then: if the failure may have changed its state.
-var methods = map[string]map[string]bool{
-	"distro":         {"Norm": false, "Encode": true, "AddBack": true},
-	"distro audited": {"Norm": false, "Encode": true, "Leaves": true},
-	"local":          {"Norm": false, "Encode": true, "AddBack": true, "AdamW": true, "Far": false},
-	"local audited":  {"Norm": false, "Encode": true, "AddBack": true, "AdamW": true, "Far": false, "Leaves": true},
+// methods lists the kernels' methods of a member that may fail in a step.
+var methods = map[string][]string{
+	"distro":         {"Norm", "Encode", "AddBack"},
+	"distro audited": {"Norm", "Encode", "Leaves"},
+	"local":          {"Norm", "Encode", "AddBack", "AdamW", "Far"},
+	"local audited":  {"Norm", "Encode", "AddBack", "AdamW", "Far", "Leaves"},
 }
 
 func newMember(t *testing.T, kind string, change ...func(o *Options)) *Trainer {
@@ -35,28 +34,27 @@ func newMember(t *testing.T, kind string, change ...func(o *Options)) *Trainer {
 	}
 }
 
-// TestFailingKernelsCostTheBatch makes each method of the kernels fail or panic in a step. The step of
-// the member may fail, and all members must have the same weights afterwards. The member continues. If
-// the device may have changed the state of the optimizer, it continues on the CPU. With audits, its next
-// results must equal the results of a twin on the CPU, which misses the step too.
+// TestFailingKernelsCostTheBatch makes each method of the kernels fail, panic or lack memory in a step. The step of
+// the member may fail, and all members must have the same weights afterwards. The member continues on the device. With
+// audits, or after a lack of memory, its next results must equal the results of a twin on the CPU, which misses the step
+// too.
 func TestFailingKernelsCostTheBatch(t *testing.T) {
 	for kind, of := range methods {
-		for method, leaves := range of {
-			for _, panics := range []bool{false, true} {
-				name := kind + " " + method
-				if panics {
-					name += " panics"
-				}
-				if panics && (method == "AddBack" || method == "Leaves") {
+		for _, method := range of {
+			for _, how := range []string{"fails", "panics", "lacks memory"} {
+				switch {
+				case how == "panics" && (method == "AddBack" || method == "Leaves"):
 					continue // nothing of libtorch runs then
+				case how == "lacks memory" && method == "AddBack":
+					continue // has its memory since the encoding
 				}
-				t.Run(name, func(t *testing.T) { failIn(t, kind, method, panics, leaves) })
+				t.Run(kind+" "+method+" "+how, func(t *testing.T) { failIn(t, kind, method, how) })
 			}
 		}
 	}
 }
 
-func failIn(t *testing.T, kind, method string, panics, leaves bool) {
+func failIn(t *testing.T, kind, method, how string) {
 	t.Helper()
 	set, opened := withKernels(t, nil)
 	other, twin, there := newMember(t, kind), newMember(t, kind), newMember(t, kind, onDevices(1), set)
@@ -70,13 +68,10 @@ func failIn(t *testing.T, kind, method string, panics, leaves bool) {
 		apply(t, step, payloads, all...)
 	}
 	step++
-	if panics {
-		(*opened)[0].panics = method
-	} else {
-		(*opened)[0].fail = method
-	}
+	m := (*opened)[0]
+	*map[string]*string{"fails": &m.fail, "panics": &m.panics, "lacks memory": &m.lacks}[how] = method
 	_, _, err := there.Train(t.Context(), step, toyBatch(0, 3), nil)
-	if libtorch := (*torch.Error)(nil); err != nil && !errors.Is(err, errTested) && !errors.As(err, &libtorch) {
+	if libtorch := (*torch.Error)(nil); err != nil && !errors.Is(err, errTested) && !errors.As(err, &libtorch) && !LacksMemory(err) {
 		t.Fatalf("error = %v", err)
 	}
 	payloads := results(t, step, other)
@@ -85,10 +80,12 @@ func failIn(t *testing.T, kind, method string, panics, leaves bool) {
 			t.Fatal(err)
 		}
 	}
-	if there.history != nil && err == nil {
+	if (there.history != nil || how == "lacks memory") && err == nil {
 		t.Error("the step did not fail")
 	}
-	(*opened)[0].panics, (*opened)[0].fail = "", ""
+	means := kind == "local" && (method == "Encode" || method == "Far") // have the gradients of the failed step
+	same := there.history != nil || how == "lacks memory" && !means
+	m.panics, m.fail, m.lacks = "", "", ""
 	for range 2 {
 		step++
 		payloads := results(t, step, all[:2]...)
@@ -96,7 +93,7 @@ func failIn(t *testing.T, kind, method string, panics, leaves bool) {
 		if err != nil || math.IsNaN(loss) {
 			t.Fatalf("step %d: loss %v, error %v", step, loss, err)
 		}
-		if there.history != nil && string(own) != string(payloads[1]) {
+		if same && string(own) != string(payloads[1]) {
 			t.Fatalf("step %d: another result than that of a member on the CPU that missed the step too", step)
 		}
 		apply(t, step, [][]byte{payloads[0], own}, all...)
@@ -106,8 +103,79 @@ func failIn(t *testing.T, kind, method string, panics, leaves bool) {
 			}
 		}
 	}
-	if left := there.parallel.home() == nil; left != leaves {
-		t.Errorf("the optimizer left the device: %v, want %v", left, leaves)
+	if there.parallel.home() == nil {
+		t.Error("the optimizer left the device")
+	}
+}
+
+// TestDeviceThatFailsOftenIsLeft makes a method fail in several steps. After maxStrikes failures in a row, the optimizer
+// continues on the CPU. A step without a failure begins the count again.
+func TestDeviceThatFailsOftenIsLeft(t *testing.T) {
+	for kind, method := range map[string]string{"distro": "Encode", "distro audited": "Encode", "local": "AdamW", "local audited": "Encode"} {
+		for _, lacks := range []bool{false, true} {
+			set, opened := withKernels(t, nil)
+			here, there := newMember(t, kind), newMember(t, kind, onDevices(1), set)
+			m, step := (*opened)[0], uint32(0)
+			for _, fails := range []bool{false, true, true, false, false, true, true, true} {
+				step++
+				if m.fail, m.lacks = "", ""; fails && lacks {
+					m.lacks = method
+				} else if fails {
+					m.fail = method
+				}
+				_, _, err := there.Train(t.Context(), step, toyBatch(uint64(step)*9, uint64(step)*9+3), nil)
+				if (err != nil) != fails || there.parallel.home() == nil && step < 8 {
+					t.Fatalf("%s, step %d: error %v, or left the device", kind, step, err)
+				}
+				payloads := results(t, step, here)
+				apply(t, step, payloads, here)
+				if err := there.Apply(t.Context(), step, payloads, nil, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if there.parallel.home() != nil || digest(t, there) != digest(t, here) {
+				t.Errorf("%s: still on the device, or weights differ", kind)
+			}
+			step++
+			apply(t, step, results(t, step, here, there), here, there)
+			if digest(t, there) != digest(t, here) {
+				t.Errorf("%s: weights differ after a step on the CPU", kind)
+			}
+		}
+	}
+}
+
+// TestResultsThatDoNotFitOnADevice applies results for which one device or all devices lack memory. The weights move
+// all the same, and the optimizer stays on its device.
+func TestResultsThatDoNotFitOnADevice(t *testing.T) {
+	for _, kind := range []string{"distro", "local"} {
+		for _, lacking := range [][]int{{0}, {1}, {0, 1}} {
+			for _, torn := range []bool{false, true} { // whether the last of these devices fails in the middle
+				if torn && len(lacking) == 1 {
+					continue
+				}
+				set, opened := withKernels(t, nil)
+				here, there := newMember(t, kind), newMember(t, kind, onDevices(2), set)
+				method := map[string]string{"distro": "Apply", "local": "ApplyLevels"}[kind]
+				for step := uint32(1); step <= firstCompared+3; step++ {
+					payloads := results(t, step, here, there)
+					for _, device := range lacking {
+						if m := (*opened)[device]; step == firstCompared+2 {
+							m.lacks = method
+						} else {
+							m.lacks, m.fail = "", ""
+						}
+					}
+					if last := (*opened)[1]; torn && step == firstCompared+2 {
+						last.lacks, last.fail = "", method
+					}
+					apply(t, step, payloads, here, there)
+					if digest(t, there) != digest(t, here) || there.parallel.home() == nil {
+						t.Errorf("%s, devices %v, step %d: weights differ, or the optimizer left: %v", kind, lacking, step, there.parallel.home() == nil)
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -164,8 +232,8 @@ func TestOneOfTwoDevicesFails(t *testing.T) {
 			}
 			apply(t, step, payloads, here, there)
 		}
-		if digest(t, there) != digest(t, here) || there.parallel.home() != nil {
-			t.Errorf("device %d fails: weights differ, or the optimizer is on the device: %v", failing, there.parallel.home() != nil)
+		if digest(t, there) != digest(t, here) || there.parallel.home() == nil {
+			t.Errorf("device %d fails: weights differ, or the optimizer left the device: %v", failing, there.parallel.home() == nil)
 		}
 	}
 }

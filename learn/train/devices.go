@@ -236,7 +236,7 @@ func (a *apart) compare(ctx context.Context) error {
 			err := s.Sub(func(*torch.Scope) error { // frees the tensors that were read back
 				for j, v := range p.Tensor.ToDevice(torch.CPU).Float32s() {
 					if want := a.from.parameters[i].weights[j]; math.Float32bits(v) != math.Float32bits(want) {
-						return fmt.Errorf("weight %d of %s became %v on the device, and %v on the CPU", j, p.Name, v, want)
+						return fmt.Errorf("%w: weight %d of %s became %v on the device, and %v on the CPU", errBits, j, p.Name, v, want)
 					}
 				}
 				return nil

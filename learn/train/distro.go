@@ -27,7 +27,7 @@ type distroExchange struct {
 // largest coefficients.
 func (e *distroExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
 	step := header.Step
-	if err := e.leaveFailed(ctx); err != nil {
+	if err := e.settle(ctx); err != nil {
 		return nil, 0, err
 	}
 	if e.optimizer.config.Lookahead {
@@ -56,7 +56,7 @@ func (e *distroExchange) encode(ctx context.Context, header codec.Header, batch 
 		}
 		return err
 	})
-	if failed := e.leaveFailed(ctx); failed != nil {
+	if failed := e.settle(ctx); failed != nil {
 		if err == nil {
 			err = e.optimizer.undo(step)
 		}
@@ -65,11 +65,12 @@ func (e *distroExchange) encode(ctx context.Context, header codec.Header, batch 
 	return payload, loss, err
 }
 
-// leaveFailed makes the optimizer leave devices whose kernels have failed, or differed from the CPU's. If
-// the CPU cannot get the weights, it returns an error, and nothing has changed.
-func (e *distroExchange) leaveFailed(ctx context.Context) error {
+// settle deals with the failure of a device: it makes the optimizer stay there (see resident.stays) or leave the
+// devices. If the optimizer must leave, but the CPU cannot get the weights, settle returns an error, and nothing has
+// changed.
+func (e *distroExchange) settle(ctx context.Context) error {
 	there, ok := e.optimizer.momentum.(*resident)
-	if !ok || there.failed == nil {
+	if !ok || there.failed == nil || there.stays(e.replica.log) {
 		return nil
 	}
 	if err := e.replica.parallel.bring(context.WithoutCancel(ctx)); err != nil {
@@ -144,8 +145,9 @@ func (e *distroExchange) move(ctx context.Context, step uint32, results [][]code
 	failure, err := r.moveThere(ctx, lr > 0 && !empty(results) && e.moves.next(), func(a *apart) error {
 		return a.kernels.Apply(results, addresses(a.weights()), params)
 	}, here)
-	if failure != nil {
-		e.leaveDevices(failure)
+	if there, ok := e.optimizer.momentum.(*resident); ok && failure != nil {
+		there.failed = errors.Join(there.failed, failure)
+		err = e.settle(ctx)
 	}
 	return err
 }
@@ -179,7 +181,7 @@ func empty(results [][]codec.TensorResult) bool {
 	return true
 }
 
-// finalize does not fail with a device, because the weights have moved: the next step leaves the device.
+// finalize does not fail with a device, because the weights have moved: the next step settles the failure.
 func (e *distroExchange) finalize(step uint32, counted bool) error {
 	err := e.optimizer.finalize(step, counted)
 	if there, ok := e.optimizer.momentum.(*resident); ok && there.failed != nil {

@@ -1,6 +1,11 @@
 package train
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/torch"
+)
 
 var (
 	// errModel means that a snapshot does not fit the model.
@@ -25,3 +30,8 @@ var (
 	// errTorn means that a step was interrupted halfway.
 	errTorn = errors.New("the step was interrupted")
 )
+
+// LacksMemory reports whether an error is a failed allocation, of libtorch or of the optimizer's kernels.
+func LacksMemory(err error) bool {
+	return errors.Is(err, torch.ErrMemory) || errors.Is(err, cuda.ErrMemory)
+}

@@ -127,6 +127,7 @@ type tested struct {
 	// failOnce is the name of the method that fails at its next call.
 	failOnce string
 	panics   string // name of the method that panics, as libtorch's operations do
+	lacks    string // name of the method that lacks memory, before it changes anything
 	closed   bool
 }
 
@@ -152,11 +153,17 @@ func (m *tested) ruin(method string, tensors []cuda.Tensor) {
 }
 
 func (m *tested) Norm(tensors []cuda.Tensor) (float64, error) {
+	if m.lacks == "Norm" {
+		return 0, cuda.ErrMemory
+	}
 	length, err := m.kernels.Norm(tensors)
 	return length, m.fault("Norm", err)
 }
 
 func (m *tested) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+	if m.lacks == "Encode" {
+		return nil, cuda.ErrMemory
+	}
 	if m.wrong == "Encode" {
 		p.Decay /= 2
 	}
@@ -166,6 +173,9 @@ func (m *tested) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, 
 }
 
 func (m *tested) Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error) {
+	if m.lacks == "Leaves" {
+		return nil, cuda.ErrMemory
+	}
 	leaves, err := m.kernels.Leaves(delta, taken)
 	if m.wrong == "Leaves" {
 		leaves[len(leaves)-1][5] ^= 1
@@ -174,12 +184,18 @@ func (m *tested) Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]
 }
 
 func (m *tested) AddBack(delta []cuda.Tensor, r []codec.TensorResult) error {
+	if m.lacks == "AddBack" {
+		return cuda.ErrMemory
+	}
 	err := m.kernels.AddBack(delta, r)
 	m.ruin("AddBack", delta)
 	return m.fault("AddBack", err)
 }
 
 func (m *tested) Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p distro.ApplyParams) error {
+	if m.lacks == "Apply" {
+		return cuda.ErrMemory
+	}
 	m.applied++
 	if m.wrong == "Apply" {
 		p.LR *= 2
@@ -188,6 +204,9 @@ func (m *tested) Apply(results [][]codec.TensorResult, weights []cuda.Tensor, p 
 }
 
 func (m *tested) ApplyLevels(results [][]codec.TensorResult, weights []cuda.Tensor, p localsteps.ApplyParams) error {
+	if m.lacks == "ApplyLevels" {
+		return cuda.ErrMemory
+	}
 	if m.wrong == "ApplyLevels" {
 		p.Rate *= 2
 	}
@@ -195,6 +214,9 @@ func (m *tested) ApplyLevels(results [][]codec.TensorResult, weights []cuda.Tens
 }
 
 func (m *tested) AdamW(weights, grad, means, squares []cuda.Tensor, p cuda.AdamWParams) error {
+	if m.lacks == "AdamW" {
+		return cuda.ErrMemory
+	}
 	err := m.kernels.AdamW(weights, grad, means, squares, p)
 	m.ruin("AdamW", means)
 	m.ruin("AdamW", weights)
@@ -202,6 +224,9 @@ func (m *tested) AdamW(weights, grad, means, squares []cuda.Tensor, p cuda.AdamW
 }
 
 func (m *tested) Far(before, after, momenta []cuda.Tensor, factor float32) error {
+	if m.lacks == "Far" {
+		return cuda.ErrMemory
+	}
 	err := m.kernels.Far(before, after, momenta, factor)
 	m.ruin("Far", after)
 	return m.fault("Far", err)

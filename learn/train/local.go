@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -31,7 +32,7 @@ func (e *localExchange) encode(ctx context.Context, header codec.Header, batch d
 	if e.residual.trained(step) {
 		return nil, 0, fmt.Errorf("%w: already trained", errStep)
 	}
-	if err := e.leaveFailed(ctx); err != nil {
+	if err := e.settle(ctx); err != nil {
 		return nil, 0, err
 	}
 	at := e.rounds.inner.place
@@ -41,10 +42,12 @@ func (e *localExchange) encode(ctx context.Context, header codec.Header, batch d
 	}
 	payload, loss, err = e.steps(ctx, at, header, batch, begun)
 	failed := back()
-	if e.rounds.inner.torn {
+	if inner := e.rounds.inner; inner.torn || errors.Is(err, cuda.ErrMemory) {
 		e.residual.unsent.(*resident).failed = err
+		// A failed allocation changes nothing: each running mean is from before the step or from after it.
+		inner.torn = inner.torn && !LacksMemory(err)
 	}
-	if failed = errors.Join(failed, e.leaveFailed(ctx)); failed != nil {
+	if failed = errors.Join(failed, e.settle(ctx)); failed != nil {
 		if err == nil {
 			err = e.residual.undo(step)
 		}
@@ -53,11 +56,12 @@ func (e *localExchange) encode(ctx context.Context, header codec.Header, batch d
 	return payload, loss, err
 }
 
-// leaveFailed makes the optimizer leave devices whose kernels have failed, or differed from the CPU's. If
-// the CPU cannot get the weights, it returns an error, and nothing has changed.
-func (e *localExchange) leaveFailed(ctx context.Context) error {
+// settle deals with the failure of a device: it makes the optimizer stay there (see resident.stays) or leave the
+// devices. If the optimizer must leave, but the CPU cannot get the weights, settle returns an error, and nothing has
+// changed.
+func (e *localExchange) settle(ctx context.Context) error {
 	there, ok := e.residual.unsent.(*resident)
-	if !ok || there.failed == nil {
+	if !ok || there.failed == nil || there.stays(e.replica.log) {
 		return nil
 	}
 	if err := e.replica.parallel.bring(context.WithoutCancel(ctx)); err != nil {
@@ -159,8 +163,9 @@ func (e *localExchange) move(ctx context.Context, step uint32, results [][]codec
 	failure, err := e.replica.moveThere(ctx, !empty(results) && e.moves.next(), func(a *apart) error {
 		return a.kernels.ApplyLevels(results, addresses(a.weights()), e.residual.applyParams(votes, lr))
 	}, here)
-	if failure != nil {
-		err = e.leaveDevices(failure)
+	if there, ok := e.residual.unsent.(*resident); ok && failure != nil {
+		there.failed = errors.Join(there.failed, failure)
+		err = e.settle(ctx)
 	}
 	return err
 }
@@ -197,7 +202,7 @@ func (e *localExchange) leaveDevices(because error) error {
 	return errors.Join(failed, left.free())
 }
 
-// finalize does not fail with a device, because the weights have moved: the next step leaves the device.
+// finalize does not fail with a device, because the weights have moved: the next step settles the failure.
 func (e *localExchange) finalize(step uint32, counted bool) error {
 	err := e.residual.finalize(step, counted)
 	if there, ok := e.residual.unsent.(*resident); ok && there.failed != nil {

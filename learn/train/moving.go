@@ -7,14 +7,15 @@ import (
 	"sync"
 
 	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
 // moveThere changes the weights of all devices by there, which a device's engine runs on its thread. If
 // it compares, or a device fails while the CPU has the weights too, here changes the weights on the CPU
 // as well, and the failure is nil only if all devices have the same bits then. If a device fails while the
-// CPU has older weights, the CPU gets the new ones from another device. After a failure the caller must
-// make the optimizer leave the devices.
+// CPU has older weights, the CPU gets the new ones from another device. Devices that have failed get the new weights
+// before their next use. The caller must settle the failure.
 func (r *replica) moveThere(ctx context.Context, compares bool, there func(a *apart) error, here func(weights [][]float32) error) (failure, err error) {
 	ctx = context.WithoutCancel(ctx)
 	devices := r.parallel.apart()
@@ -26,11 +27,16 @@ func (r *replica) moveThere(ctx context.Context, compares bool, there func(a *ap
 			return nil, err
 		}
 	}
-	kept := r.fresh == r.changes
-	moved, failure := moveAll(ctx, devices, there)
+	moved, failure := r.moveAll(ctx, devices, there)
 	if errors.Is(failure, distro.ErrInput) && len(moved) == 0 { // nothing has changed
 		return nil, failure
 	}
+	if errors.Is(failure, cuda.ErrMemory) && len(moved) == 0 { // a device may have the old weights
+		if err := r.parallel.bring(ctx); err != nil {
+			failure = errors.Join(failure, err)
+		}
+	}
+	kept := r.fresh == r.changes
 	r.parallel.moved(moved...)
 	if failure == nil && !compares {
 		return nil, nil
@@ -54,8 +60,8 @@ func (r *replica) moveThere(ctx context.Context, compares bool, there func(a *ap
 }
 
 // moveAll calls there for each device on the thread of its engine, and returns the devices that did
-// not fail.
-func moveAll(ctx context.Context, devices []*apart, there func(a *apart) error) (moved []*apart, failure error) {
+// not fail. Devices that failed no longer have the weights, except after cuda.ErrMemory.
+func (r *replica) moveAll(ctx context.Context, devices []*apart, there func(a *apart) error) (moved []*apart, failure error) {
 	failures := make([]error, len(devices))
 	var group sync.WaitGroup
 	for i, a := range devices {
@@ -68,8 +74,11 @@ func moveAll(ctx context.Context, devices []*apart, there func(a *apart) error) 
 	}
 	group.Wait()
 	for i, a := range devices {
-		if failures[i] == nil {
+		switch {
+		case failures[i] == nil:
 			moved = append(moved, a)
+		case !errors.Is(failures[i], cuda.ErrMemory) && !errors.Is(failures[i], distro.ErrInput):
+			a.seen = r.changes - 1
 		}
 	}
 	return moved, errors.Join(failures...)

@@ -21,9 +21,10 @@ type resident struct {
 	now     []*torch.Tensor
 	before  []*torch.Tensor // from before the newest step; nil: not kept
 	steps   comparisons
-	// failed is why the optimizer must leave the device: its kernels failed, or differed from the CPU's. nil:
-	// they did neither. See exchanges' leaveFailed.
-	failed error
+	// failed is what the exchange must deal with before the next step: the device failed, or computed other
+	// bits than the CPU. nil: neither. See stays.
+	failed  error
+	strikes strikes
 	// torn is true if a failure left the only copy of the values undefined. They count as zeros then.
 	torn bool
 }
@@ -31,10 +32,11 @@ type resident struct {
 // errBroken means that libtorch failed on a device while an optimizer's state changed.
 var errBroken = errors.New("the device failed in the middle of a step")
 
-// broke notes that a kernel failed while it changed the values, unless it refused its arguments.
+// broke notes that a kernel failed while it changed the values, unless it refused its arguments. A kernel that
+// lacked memory has changed nothing.
 func (r *resident) broke(err error) error {
 	if err != nil && !errors.Is(err, distro.ErrInput) && !errors.Is(err, distro.ErrNotFinite) {
-		r.failed, r.torn = err, r.before == nil
+		r.failed, r.torn = err, r.torn || r.before == nil && !errors.Is(err, cuda.ErrMemory)
 	}
 	return err
 }
@@ -106,8 +108,8 @@ func (r *resident) encodeThere(gradients vectors, p distro.EncodeParams, least f
 		return taken, err
 	}
 	leaves, failure := r.on.kernels.Leaves(addresses(r.now), taken)
-	if r.failed = failure; failure != nil {
-		compared = nil
+	if failure != nil { // with audits, sealing the result fails too
+		return taken, nil
 	}
 	for _, s := range compared {
 		first := s.firstChunk(r.layouts)

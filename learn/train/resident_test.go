@@ -308,7 +308,7 @@ func TestResidentReportsStatistics(t *testing.T) {
 }
 
 // TestWrongKernelsAreLeft checks that the optimizer continues on the CPU, with right bits, if a device
-// computes other bits or fails while the CPU has the weights too.
+// computes other bits or fails often while the CPU has the weights too.
 func TestWrongKernelsAreLeft(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -317,7 +317,7 @@ func TestWrongKernelsAreLeft(t *testing.T) {
 		within uint32 // steps
 	}{
 		{"apply", func(m *tested) { m.wrong = "Apply" }, nil, 2}, // the first step has a rate of 0
-		{"apply fails", func(m *tested) { m.fail = "Apply" }, errTested, 1},
+		{"apply fails", func(m *tested) { m.fail = "Apply" }, errTested, maxStrikes},
 		{"encode", func(m *tested) { m.wrong = "Encode" }, errBits, 3}, // until then, the momentum is 0 before the step
 		{"leaves", func(m *tested) { m.wrong = "Leaves" }, errBits, 1},
 	} {
@@ -358,7 +358,7 @@ func TestWrongKernelsAreLeft(t *testing.T) {
 					t.Fatalf("step %d: weights differ", step)
 				}
 			}
-			if !(*opened)[0].closed || strings.Count(log.String(), "level=WARN") != 1 {
+			if !(*opened)[0].closed || strings.Count(log.String(), "continues on the CPU") != 1 {
 				t.Errorf("closed: %v; log: %s", (*opened)[0].closed, log.String())
 			}
 		})

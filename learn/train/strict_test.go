@@ -194,3 +194,70 @@ func TestDeadDevice(t *testing.T) {
 		t.Errorf("snapshot: error = %v, want errLost", err)
 	}
 }
+
+// hooked are kernels that call a function before AdamW.
+type hooked struct {
+	kernels
+	before func()
+}
+
+func (h hooked) AdamW(weights, grad, means, squares []cuda.Tensor, p cuda.AdamWParams) error {
+	h.before()
+	return h.kernels.AdamW(weights, grad, means, squares, p)
+}
+
+// TestFullDeviceCostsABatch takes a strict device's free memory at the beginning of a round, and in the middle of a
+// step. The step fails for lack of memory. With memory, the next step runs on the device, with the result of a member
+// that missed the failed step.
+func TestFullDeviceCostsABatch(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	for _, middle := range []bool{false, true} {
+		create := func() *Trainer {
+			return newLocalTrainer(t, auditedRun, onStrict(t, 1), func(o *Options) {
+				o.Optimizer.LocalSteps.InnerOptimizer, o.Optimizer.LocalSteps.InnerSteps = "muon", 2
+			})
+		}
+		there, twin := create(), create()
+		both := func(step uint32) {
+			t.Helper()
+			var payloads [][]byte
+			for _, member := range []*Trainer{there, twin} {
+				payload, _, err := member.Train(t.Context(), step, toyBatch(uint64(step)*9, uint64(step)*9+4), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				payloads = append(payloads, payload)
+			}
+			if string(payloads[0]) != string(payloads[1]) {
+				t.Errorf("middle of a step: %v, step %d: another result", middle, step)
+			}
+			apply(t, step, payloads[:1], there, twin)
+		}
+		both(1)
+		full := func() { strict.Limit(0, strict.Read().Used[0]) }
+		home := there.parallel.home()
+		own := home.kernels
+		if middle {
+			steps := 0
+			home.kernels = hooked{own, func() {
+				if steps++; steps == 2 {
+					full()
+				}
+			}}
+		} else {
+			full()
+		}
+		_, _, err := there.Train(t.Context(), 2, toyBatch(0, 4), nil)
+		strict.Limit(0, 0)
+		if home.kernels = own; !LacksMemory(err) {
+			t.Fatalf("middle of a step: %v: error = %v, want a lack of memory", middle, err)
+		}
+		both(3)
+		both(4)
+		if there.parallel.home() != home || digest(t, there) != digest(t, twin) {
+			t.Errorf("middle of a step: %v: the optimizer left the device, or weights differ", middle)
+		}
+	}
+}

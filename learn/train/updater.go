@@ -87,6 +87,11 @@ func (u *updater) update(ctx context.Context, s *torch.Scope, rate float32, grad
 	if err == nil && u.torn {
 		u.place.changed()
 	}
+	if errors.Is(err, cuda.ErrMemory) { // nothing has moved
+		u.place.changed()
+		u.updates--
+		u.torn = false
+	}
 	if err == nil || errors.Is(err, errTorn) {
 		u.torn = false
 	}

@@ -1,7 +1,9 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/psyche-go/psyche/core/codec"
@@ -65,33 +67,72 @@ func (m *Model) checkResult(subject string, tensors []Tensor, r []codec.TensorRe
 }
 
 // parts divides a model so that the results of each part are not larger than m.staging, if it has
-// several tensors.
+// several tensors. The first part has the largest results.
 func (m *Model) parts(results [][]codec.TensorResult) []part {
-	parts, size := []part{{}}, 0
+	parts := []part{{}}
 	for i := range m.layouts {
-		ofTensor := 0
-		for _, result := range results {
-			r := result[i]
-			ofTensor += 4*len(r.Values) + 2*len(r.Indices) + 2*len(r.Counts) + len(r.Units)
-		}
-		last := &parts[len(parts)-1]
-		if size += ofTensor; size > m.staging && last.end > last.first {
-			parts, size = append(parts, part{i, i}), ofTensor
+		size, last := sizeOf(results, i), &parts[len(parts)-1]
+		if last.size+size > m.staging && last.end > last.first {
+			parts = append(parts, part{first: i})
 			last = &parts[len(parts)-1]
 		}
-		last.end = i + 1
+		last.end, last.size = i+1, last.size+size
 	}
+	sortParts(parts)
 	return parts
+}
+
+func sortParts(parts []part) {
+	slices.SortStableFunc(parts, func(a, b part) int { return b.size - a.size })
+}
+
+// sizeOf returns the size of the results of a tensor in bytes.
+func sizeOf(results [][]codec.TensorResult, tensor int) (size int) {
+	for _, result := range results {
+		r := result[tensor]
+		size += 4*len(r.Values) + 2*len(r.Indices) + 2*len(r.Counts) + len(r.Units)
+	}
+	return size
+}
+
+// eachPart calls f for the parts of a model. If f returns ErrMemory, it calls f for smaller parts. The largest part is
+// the first, because the others then need no more memory. If memory is short after f has changed some tensors, the
+// error does not wrap ErrMemory.
+func (m *Model) eachPart(results [][]codec.TensorResult, f func(p part) error) error {
+	changed := false
+	for parts := m.parts(results); len(parts) > 0; {
+		p := parts[0]
+		err := f(p)
+		switch {
+		case err == nil:
+			parts, changed = parts[1:], true
+		case errors.Is(err, ErrMemory) && p.end-p.first > 1:
+			parts = append(parts[1:], p.halves(results)...)
+			sortParts(parts)
+		case errors.Is(err, ErrMemory) && changed:
+			return fmt.Errorf("after other tensors have changed: %s", err.Error())
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// halves divides a part of several tensors.
+func (p part) halves(results [][]codec.TensorResult) []part {
+	middle := (p.first + p.end) / 2
+	halves := []part{{first: p.first, end: middle}, {first: middle, end: p.end}}
+	for i := range halves {
+		for tensor := halves[i].first; tensor < halves[i].end; tensor++ {
+			halves[i].size += sizeOf(results, tensor)
+		}
+	}
+	return halves
 }
 
 func (m *Model) decode(kernel string, results [][]codec.TensorResult, tensors []Tensor, p distro.ApplyParams) error {
 	return m.within(func(machine *machine) error {
-		for _, part := range m.parts(results) {
-			if err := m.decodePart(machine, kernel, part, results, tensors, p); err != nil {
-				return err
-			}
-		}
-		return nil
+		return m.eachPart(results, func(part part) error { return m.decodePart(machine, kernel, part, results, tensors, p) })
 	})
 }
 

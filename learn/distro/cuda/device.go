@@ -14,6 +14,9 @@ import (
 // driver is too old for the output of NVRTC.
 var ErrNoCUDA = errors.New("no usable CUDA device")
 
+// ErrMemory means that memory of a device could not be allocated. The failed call has changed nothing.
+var ErrMemory = errors.New("out of memory on the CUDA device")
+
 // errClosed means that a Device was closed.
 var errClosed = errors.New("closed")
 
@@ -130,23 +133,30 @@ func (d *Device) within(f func(m *machine) error) error {
 	return d.machine.within(func() error { return f(d.machine) })
 }
 
-// reserve makes the staging memory large enough. It may discard the contents.
+// reserve makes the staging memory large enough. It may discard the contents. If the device is short of
+// memory, the staging memory keeps its size.
 func (d *Device) reserve(m *machine, size int) error {
 	if size <= d.staging.size {
 		return nil
 	}
-	if d.staging.at != 0 {
-		if err := m.free(d.staging.at); err != nil {
+	had := d.staging
+	d.staging = space{}
+	if had.at != 0 {
+		if err := m.free(had.at); err != nil {
 			return err
 		}
-		d.staging = space{}
 	}
 	at, err := m.alloc(size)
-	if err != nil {
-		return err
+	if err == nil {
+		d.staging = space{at: at, size: size}
+		return nil
 	}
-	d.staging = space{at: at, size: size}
-	return nil
+	if had.size > 0 && errors.Is(err, ErrMemory) {
+		if again, failed := m.alloc(had.size); failed == nil {
+			d.staging = space{at: again, size: had.size}
+		}
+	}
+	return err
 }
 
 // plan returns a layout's plan. It copies the plan's tables to the device's memory if necessary.

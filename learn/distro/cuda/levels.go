@@ -18,12 +18,7 @@ func (m *Model) ApplyLevels(results [][]codec.TensorResult, weights []Tensor, p 
 	scales, err := m.checkLevels(results, weights, p)
 	if err == nil && len(results) > 0 {
 		err = m.within(func(machine *machine) error {
-			for _, part := range m.parts(results) {
-				if err := m.applyLevels(machine, part, results, weights, scales); err != nil {
-					return err
-				}
-			}
-			return nil
+			return m.eachPart(results, func(part part) error { return m.applyLevels(machine, part, results, weights, scales) })
 		})
 	}
 	if err != nil {

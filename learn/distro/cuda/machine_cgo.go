@@ -36,6 +36,7 @@ const (
 	attributeComputeMajor    = 75
 	attributeComputeMinor    = 76
 	functionDynamicShared    = 8
+	errorOutOfMemory         = 2
 	errorUnsupportedPTX      = 222
 )
 
@@ -101,6 +102,15 @@ func (m *machine) failure(call string, code C.int) error {
 		name = C.GoString(text)
 	}
 	return fmt.Errorf("%s: %s (%d)", call, name, int(code))
+}
+
+// unchanged is failure for a call that allocates memory before it does anything else.
+func (m *machine) unchanged(call string, code C.int) error {
+	err := m.failure(call, code)
+	if code == errorOutOfMemory {
+		err = fmt.Errorf("%w: %w", ErrMemory, err)
+	}
+	return err
 }
 
 func (m *machine) find(ordinal int) error {
@@ -184,7 +194,7 @@ func (m *machine) within(f func() error) (err error) {
 
 func (m *machine) alloc(bytes int) (DevicePointer, error) {
 	var address C.uint64_t
-	if err := m.failure("cuMemAlloc", C.psyche_cuMemAlloc(m.driver, &address, C.size_t(bytes))); err != nil {
+	if err := m.unchanged("cuMemAlloc", C.psyche_cuMemAlloc(m.driver, &address, C.size_t(bytes))); err != nil {
 		return 0, fmt.Errorf("allocate %d bytes on the device: %w", bytes, err)
 	}
 	return DevicePointer(address), nil
@@ -219,7 +229,7 @@ func (m *machine) launch(kernel string, work, shared int, arguments unsafe.Point
 		}
 	}
 	code := C.psyche_cuda_launch(m.driver, function, C.uint(min(work, m.blocks)), threads, C.uint(shared), arguments)
-	if err := m.failure("cuLaunchKernel", code); err != nil {
+	if err := m.unchanged("cuLaunchKernel", code); err != nil {
 		return fmt.Errorf("%s: %w", kernel, err)
 	}
 	return nil

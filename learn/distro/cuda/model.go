@@ -38,8 +38,8 @@ func (i items) count() int { return int(i.firsts[len(i.firsts)-1]) }
 // of returns the number of items of a part of the model.
 func (i items) of(p part) int { return int(i.firsts[p.end] - i.firsts[p.first]) }
 
-// part is a part of a model: the tensors first to end.
-type part struct{ first, end int }
+// part is a part of a model: the tensors first to end. size is the size of their results in bytes.
+type part struct{ first, end, size int }
 
 // The constants of measure.cu with these names.
 const (
@@ -103,10 +103,22 @@ func (m *Model) build(machine *machine) error {
 	for _, i := range m.items() {
 		i.at += at
 	}
-	if err := machine.write(at, image); err != nil {
+	err = machine.write(at, image)
+	if err == nil {
+		err = m.device.reserve(machine, m.ofStep())
+	}
+	if err != nil {
 		return errors.Join(err, machine.free(at))
 	}
 	return nil
+}
+
+// ofStep returns the staging memory that a step needs at most, without the results of other members, in bytes. It is
+// reserved when the model is made, so that no step fails for lack of it.
+func (m *Model) ofStep() int {
+	const ofTensor = 256 // more than addresses, descriptors and alignments take
+	_, _, _, result := m.offsets()
+	return ofTensor*len(m.layouts) + max(result+8*m.samples.count(), 32*m.chunks.count(), 8*m.blocks.count())
 }
 
 func (m *Model) items() []*items { return []*items{&m.chunks, &m.strips, &m.blocks, &m.samples} }
@@ -137,7 +149,7 @@ func (m *Model) within(f func(*machine) error) error {
 }
 
 // of returns the model's tables for a kernel.
-func (m *Model) of(i items) modelArguments { return m.partOf(i, part{0, len(m.layouts)}) }
+func (m *Model) of(i items) modelArguments { return m.partOf(i, part{end: len(m.layouts)}) }
 
 // partOf returns the tables of a part of the model.
 func (m *Model) partOf(i items, p part) modelArguments {

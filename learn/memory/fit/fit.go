@@ -58,7 +58,7 @@ func Advised(err error) bool {
 // Explain adds the prediction for a training, and the flags with which it fits, to the error of a failed allocation.
 // Other errors stay unchanged. flag is the flag that sets the sequences of a micro batch; "" means --micro-batch-size.
 func Explain(err error, t memory.Training, flag string, devices []torch.Device) error {
-	if !errors.Is(err, torch.ErrMemory) || Advised(err) {
+	if !train.LacksMemory(err) || Advised(err) {
 		return err
 	}
 	return &advised{err, t.Advice(flag, Smallest(devices))}

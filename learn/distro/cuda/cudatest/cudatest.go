@@ -30,6 +30,9 @@ import (
 // reads the variable in each call.
 const EnvFailure = "PSYCHE_EMULATED_FAILURE"
 
+// EnvLargest is the environment variable with the size of the largest allocation, in bytes. Larger ones fail.
+const EnvLargest = "PSYCHE_EMULATED_LARGEST"
+
 // Devices is the number of ordinals.
 const Devices = 2
 

@@ -276,6 +276,9 @@ int cuMemAlloc_v2(uint64_t *out, size_t size) {
 	CURRENT("cuMemAlloc");
 	if (size == 0)
 		return INVALID_VALUE;
+	const char *largest = getenv("PSYCHE_EMULATED_LARGEST");
+	if (largest && size > strtoull(largest, NULL, 10))
+		return OUT_OF_MEMORY;
 	size_t mapped = (size + PAGE - 1) / PAGE * PAGE + PAGE;
 	char *map = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (map == MAP_FAILED)
