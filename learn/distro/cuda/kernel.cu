@@ -12,6 +12,7 @@
 #define INLINE static __device__ __forceinline__
 #define NOINLINE static __device__ __noinline__
 #define UNROLL _Pragma("unroll")
+#define UNROLL_FEW _Pragma("unroll 4")
 #define UNROLL_BATCH _Pragma("unroll 16") // BATCH
 #define DYNAMIC_SHARED(type, name) extern __shared__ type name[]
 #endif
@@ -122,42 +123,60 @@ LEE(4, 2, 2)
 LEE(8, 4, 4)
 LEE(16, 8, 8)
 LEE(32, 16, 16)
-LEE(64, 32, 32)
 
-// For 128 points only the halves fit the registers.
-NOINLINE void forward_held_128(float *line, int step, const float *secants, float mean, float scale) {
-	float t[128];
-	for (int i = 0; i < 64; i++) {
-		const float a = line[i * step], b = line[(127 - i) * step];
-		t[i] = __fadd_rn(a, b);
-		t[64 + i] = __fmul_rn(__fsub_rn(a, b), secants[64 + i]);
+// Longer lines stay in memory between the steps of Lee's recursion, because they would take all registers. HALVES
+// defines the functions for N points. They call the functions for H = N/2 points for both halves of a line. In the
+// order below, no write replaces a value that a later step reads.
+#define HALVES(N, H) \
+	NOINLINE void forward_held_##N(float *line, int step, const float *secants, float mean, float scale) { \
+		UNROLL_FEW for (int i = 0; i < H / 2; i++) { \
+			float *p = line + i * step, *q = line + (H - 1 - i) * step, *r = line + (H + i) * step, *s = line + (N - 1 - i) * step; \
+			const float a = *p, b = *q, c = *r, d = *s; \
+			*p = __fadd_rn(a, d); \
+			*q = __fadd_rn(b, c); \
+			*r = __fmul_rn(__fsub_rn(a, d), secants[H + i]); \
+			*s = __fmul_rn(__fsub_rn(b, c), secants[N - 1 - i]); \
+		} \
+		forward_held_##H(line, step, secants, 1, 1); \
+		forward_held_##H(line + H * step, step, secants, 1, 1); \
+		float even[H], odd = line[H * step]; \
+		UNROLL for (int i = 0; i < H; i++) { \
+			if (i < H / 2) { \
+				even[2 * i] = line[2 * i * step]; \
+				even[2 * i + 1] = line[(2 * i + 1) * step]; \
+			} \
+			const float next = i < H - 1 ? line[(H + i + 1) * step] : 0; \
+			line[2 * i * step] = __fmul_rn(even[i], i == 0 ? mean : scale); \
+			line[(2 * i + 1) * step] = __fmul_rn(i < H - 1 ? __fadd_rn(odd, next) : odd, scale); \
+			odd = next; \
+		} \
+	} \
+	NOINLINE void inverse_held_##N(float *line, int step, const float *secants, float mean, float scale) { \
+		float even[H], odd = __fmul_rn(line[(N - 1) * step], scale); \
+		UNROLL for (int i = H - 1; i >= 0; i--) { \
+			const float next = i > 0 ? __fmul_rn(line[(2 * i - 1) * step], scale) : 0; \
+			even[i] = __fmul_rn(line[2 * i * step], i == 0 ? mean : scale); \
+			line[(H + i) * step] = i > 0 ? __fadd_rn(next, odd) : odd; \
+			odd = next; \
+			if (i < H / 2) { \
+				line[2 * i * step] = even[2 * i]; \
+				line[(2 * i + 1) * step] = even[2 * i + 1]; \
+			} \
+		} \
+		inverse_held_##H(line, step, secants, 1, 1); \
+		inverse_held_##H(line + H * step, step, secants, 1, 1); \
+		UNROLL_FEW for (int i = 0; i < H / 2; i++) { \
+			float *p = line + i * step, *q = line + (H - 1 - i) * step, *r = line + (H + i) * step, *s = line + (N - 1 - i) * step; \
+			const float a = *p, b = *q, c = __fmul_rn(*r, secants[H + i]), d = __fmul_rn(*s, secants[N - 1 - i]); \
+			*p = __fadd_rn(a, c); \
+			*q = __fadd_rn(b, d); \
+			*r = __fsub_rn(b, d); \
+			*s = __fsub_rn(a, c); \
+		} \
 	}
-	forward_held_64(t, 1, secants, 1, 1);
-	forward_held_64(t + 64, 1, secants, 1, 1);
-	for (int i = 0; i < 63; i++) {
-		line[2 * i * step] = __fmul_rn(t[i], i == 0 ? mean : scale);
-		line[(2 * i + 1) * step] = __fmul_rn(__fadd_rn(t[64 + i], t[64 + i + 1]), scale);
-	}
-	line[126 * step] = __fmul_rn(t[63], scale);
-	line[127 * step] = __fmul_rn(t[127], scale);
-}
 
-NOINLINE void inverse_held_128(float *line, int step, const float *secants, float mean, float scale) {
-	float t[128];
-	t[0] = __fmul_rn(line[0], mean);
-	t[64] = __fmul_rn(line[step], scale);
-	for (int i = 1; i < 64; i++) {
-		t[i] = __fmul_rn(line[2 * i * step], scale);
-		t[64 + i] = __fadd_rn(__fmul_rn(line[(2 * i - 1) * step], scale), __fmul_rn(line[(2 * i + 1) * step], scale));
-	}
-	inverse_held_64(t, 1, secants, 1, 1);
-	inverse_held_64(t + 64, 1, secants, 1, 1);
-	for (int i = 0; i < 64; i++) {
-		const float a = t[i], b = __fmul_rn(t[64 + i], secants[64 + i]);
-		line[i * step] = __fadd_rn(a, b);
-		line[(127 - i) * step] = __fsub_rn(a, b);
-	}
-}
+HALVES(64, 32)
+HALVES(128, 64)
 
 // dense multiplies a line by the matrix with element (k, i) at matrix[k·down + i·right], adding in
 // ascending order of i.

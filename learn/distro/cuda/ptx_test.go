@@ -78,24 +78,25 @@ func checkArithmetic(t *testing.T, ptx string) {
 var transforming = []string{kernelApply, kernelAdd, kernelEncode}
 
 var (
-	ptxasProperties   = regexp.MustCompile(`(?s)Function properties for (\S+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads`)
-	transformFunction = regexp.MustCompile(`(forward|inverse)`)
-	ptxasRegisters    = regexp.MustCompile(`(?s)Compiling entry function '(\S+)'.*?Used (\d+) registers`)
+	ptxasProperties = regexp.MustCompile(`(?s)Function properties for (\S+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads`)
+	ptxasRegisters  = regexp.MustCompile(`(?s)Compiling entry function '(\S+)'.*?Used (\d+) registers`)
 )
 
-// maxRegisters is the maximum number of registers of a kernel without transforms. The kernels need up
-// to 64 with NVRTC 13.5; other versions may need a few more.
-const maxRegisters = 72
+// maxRegisters is the maximum number of registers of a kernel without transforms, and maxTransforming with them. The
+// kernels need up to 64 and 187 with NVRTC 13.5; other versions may need a few more.
+const maxRegisters, maxTransforming = 72, 200
 
-// checkResources assembles PTX. Only transforms may spill registers, and only the kernels that use
-// them may have more than maxRegisters.
+// maxSpilled is the maximum number of bytes that a kernel with transforms loads again after their calls. The kernels
+// need up to 36 with NVRTC 13.5, on sm_120.
+const maxSpilled = 64
+
+// checkResources assembles PTX. Other functions must not spill registers.
 func checkResources(t *testing.T, capability int, ptx string) {
 	report := assemble(t, capability, ptx)
 	spills := map[string]string{}
 	for _, match := range ptxasProperties.FindAllStringSubmatch(report, -1) {
 		spills[match[1]] = match[4]
-		transform := slices.Contains(transforming, match[1]) || transformFunction.MatchString(match[1])
-		if match[4] != "0" && !transform {
+		if spilled, err := strconv.Atoi(match[4]); err != nil || spilled > 0 && (spilled > maxSpilled || !slices.Contains(transforming, match[1])) {
 			t.Errorf("%s: %s bytes of spill loads", match[1], match[4])
 		}
 	}
@@ -105,7 +106,11 @@ func checkResources(t *testing.T, capability int, ptx string) {
 	}
 	for _, match := range kernels {
 		t.Logf("%s: %s registers, %s bytes of spill loads", match[1], match[2], spills[match[1]])
-		if registers, err := strconv.Atoi(match[2]); err != nil || registers > maxRegisters && !slices.Contains(transforming, match[1]) {
+		limit := maxRegisters
+		if slices.Contains(transforming, match[1]) {
+			limit = maxTransforming
+		}
+		if registers, err := strconv.Atoi(match[2]); err != nil || registers > limit {
 			t.Errorf("%s: %s registers", match[1], match[2])
 		}
 	}

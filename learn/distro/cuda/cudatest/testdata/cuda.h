@@ -12,6 +12,7 @@
 #define INLINE static inline
 #define NOINLINE static
 #define UNROLL
+#define UNROLL_FEW
 #define UNROLL_BATCH
 #define __shared__ static __attribute__((section(FIBER_SHARED)))
 #define __constant__ static const
