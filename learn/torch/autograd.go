@@ -19,6 +19,31 @@ func (t *Tensor) Grad() *Tensor {
 	return t.scope().wrap(r.tensor)
 }
 
+// TakeGrad returns the bits of the gradient in the memory of the CPU, or nil if there is none, and drops
+// the gradient.
+func (t *Tensor) TakeGrad() (values []float32) {
+	_ = t.scope().Sub(func(*Scope) error { // frees the gradient
+		if grad := t.Grad(); grad != nil {
+			values = grad.CopyFloat32s()
+		}
+		t.ClearGrad()
+		return nil
+	})
+	return values
+}
+
+// PutGrad makes values that TakeGrad returned the gradient of t, which must have none, bit for bit.
+// Gradients must be on.
+func (t *Tensor) PutGrad(values []float32) {
+	if values == nil {
+		return
+	}
+	_ = t.scope().Sub(func(s *Scope) error {
+		t.Mul(s.FromFloat32s(values, t.Shape()...)).Sum().Backward() // its derivative is values
+		return nil
+	})
+}
+
 // ClearGrad drops the gradient.
 func (t *Tensor) ClearGrad() { check("ClearGrad", C.pt_clear_grad(t.raw())) }
 

@@ -15,6 +15,7 @@ type auditor struct {
 	replica    *replica
 	reader     *reader
 	examiner   examiner
+	keeper     *keeper
 	chunks     audit.Shapes // how the model is cut into chunks
 	history    *history     // nil: no audits
 	key        [32]byte     // public key of the trainer
@@ -29,13 +30,12 @@ type examiner interface {
 	// reference returns the part of a step's reference that the optimizer and its settings
 	// determine, without a gradient. It may be called concurrently with all other methods.
 	reference(step uint32, trainer [32]byte) *audit.Reference
-	// recompute is called under the lock. It fills in what the gradient of a step adds to the
-	// chunks of a reference. Model and optimizer are unchanged afterwards, bit for bit.
-	recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error
+	// recompute is called under the lock. It continues r, and fills in what the gradient of a step adds
+	// to the chunks of r's reference. Model and optimizer are unchanged afterwards, bit for bit. If
+	// ctx is cancelled, it leaves its progress in r, if that can be kept.
+	recompute(ctx context.Context, r *recomputing, batch data.Batch) error
 	// rollBack rolls back the result of the newest trained step.
 	rollBack(step uint32) error
-	// drop discards an interrupted recomputation. It is called under the lock.
-	drop()
 }
 
 // Shapes returns how the model is cut into chunks, for package audit.
@@ -102,21 +102,45 @@ func (a *auditor) reference(step uint32, trainer [32]byte) *audit.Reference {
 // results applied since. Each is right to the last bit or two, which is far less than the
 // differences between gradients on different machines. Therefore no old weights are kept, and a
 // step can be recomputed as long as the results since then are kept.
+//
+// If ctx is cancelled, Recompute returns before the next micro-batch or local step. The trainer keeps the
+// progress of the newest recomputation that was interrupted if there is memory. The same call later
+// continues from there, and returns the bits that it would have returned without the interruption, except
+// that weights from which more results were undone may differ in the last bit or two.
 func (a *auditor) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
-	reference := a.reference(x.Step, x.Trainer)
-	reference.Chunks = slices.Clone(x.Chunks)
-	err := checkChunks(a.chunks, x.Chunks)
-	if err == nil {
-		err = a.replica.lock(ctx)
-	}
-	if err == nil {
-		defer a.replica.unlock()
-		err = a.examiner.recompute(ctx, x, batch, reference)
-	}
+	reference, err := a.recompute(ctx, x, batch)
 	if err != nil {
 		return nil, fmt.Errorf("recompute step %d of trainer %x: %w", x.Step, x.Trainer[:4], err)
 	}
 	return reference, nil
+}
+
+func (a *auditor) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
+	if err := checkChunks(a.chunks, x.Chunks); err != nil {
+		return nil, err
+	}
+	if err := a.replica.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer a.replica.unlock()
+	r := a.keeper.take(x, batch.Hash())
+	if r.reference == nil {
+		r.reference = a.reference(x.Step, x.Trainer)
+		r.reference.Chunks = slices.Clone(x.Chunks)
+	}
+	if err := a.examiner.recompute(ctx, r, batch); err != nil {
+		if interrupted(ctx, err) {
+			a.keeper.keep(r)
+		}
+		return nil, err
+	}
+	a.replica.giveBack()
+	return r.reference, nil
+}
+
+// Abandon drops the progress of an interrupted recomputation. It never waits.
+func (a *auditor) Abandon(step uint32, trainer [32]byte) {
+	a.keeper.drop(func(r *recomputing) bool { return r.x.Step == step && r.x.Trainer == trainer })
 }
 
 // checkApplied refuses x.Applied unless it contains the results of all steps applied since the

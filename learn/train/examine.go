@@ -18,6 +18,7 @@ type distroExaminer struct {
 	rates     *rates
 	optimizer *optimizer
 	earlier   *lookback
+	keeper    *keeper
 	computes  torch.DType // type in which the replica computes
 	other     otherwise
 }
@@ -29,8 +30,6 @@ func (d *distroExaminer) values(_ uint32, results []codec.TensorResult) ([]codec
 
 func (d *distroExaminer) rollBack(step uint32) error { return d.optimizer.rollBack(step) }
 
-func (d *distroExaminer) drop() {}
-
 func (d *distroExaminer) reference(step uint32, _ [32]byte) *audit.Reference {
 	c := d.optimizer.config
 	return &audit.Reference{
@@ -39,33 +38,75 @@ func (d *distroExaminer) reference(step uint32, _ [32]byte) *audit.Reference {
 	}
 }
 
-// recompute computes the gradient of a step.
-func (d *distroExaminer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) (err error) {
+// recompute computes the gradient of a step. If it is interrupted, r keeps the gradient so far.
+func (d *distroExaminer) recompute(ctx context.Context, r *recomputing, batch data.Batch) (err error) {
 	if d.optimizer.config.Lookahead {
 		return fmt.Errorf("%w: lookahead", errUnsupported)
 	}
-	back, err := d.earlier.restore(ctx, x)
+	back, err := d.earlier.restore(ctx, r.x)
 	defer func() { err = errors.Join(err, back()) }()
 	if err != nil {
 		return err
 	}
-	reference.Limits = x.Precision.Limits()
-	return d.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return d.fill(reference, gradients) })
-}
-
-// gradientIn computes the gradient of a batch: as Train does if p is the training type, else by a model
-// that computes in the other type.
-func (d *distroExaminer) gradientIn(ctx context.Context, p audit.Precision, batch data.Batch, use func(gradients [][]float32) error) error {
-	if p == precisionOf(d.computes) {
-		return d.replica.gradient(ctx, batch, func(_ *torch.Scope, _ float64, tensors []*torch.Tensor) error {
-			return use(copied(tensors))
-		})
-	}
-	gradients, err := d.other.gradient(ctx, d.replica, typeOf(p), batch)
+	workers, err := d.workers(ctx, r.x.Precision)
 	if err != nil {
 		return err
 	}
-	return use(gradients)
+	gradients, err := d.gradient(ctx, r, workers, batch)
+	if err != nil {
+		return err
+	}
+	r.reference.Limits = r.x.Precision.Limits()
+	return d.fill(r.reference, gradients)
+}
+
+// workers returns the workers that compute gradients with the newest weights: in the training type as Train
+// does, else by a model that computes in the other type.
+func (d *distroExaminer) workers(ctx context.Context, p audit.Precision) ([]worker, error) {
+	of := d.replica
+	if p != precisionOf(d.computes) {
+		w, err := d.other.worker(ctx, of, typeOf(p))
+		return []worker{w}, err
+	}
+	if of.parallel == nil {
+		return []worker{single{of.model}}, nil
+	}
+	return of.parallel.workers, of.parallel.refresh(ctx, of.parallel.apart()...)
+}
+
+// gradient computes the rest of the gradient of a batch.
+func (d *distroExaminer) gradient(ctx context.Context, r *recomputing, workers []worker, batch data.Batch) ([][]float32, error) {
+	parts, tokens, err := d.replica.cut(batch)
+	if err != nil {
+		return nil, err
+	}
+	sum, continues := r.state.(*accumulation)
+	if !continues {
+		sum = newAccumulation(len(workers), len(parts))
+	}
+	r.state, r.bytes = nil, 0
+	whole := context.WithoutCancel(ctx) // an interruption would leave only some of the gradients
+	if err = sum.resume(whole, workers); err == nil {
+		d.replica.giveBack()
+		err = sum.add(ctx, workers, parts, tokens, true, &d.replica.progress)
+	}
+	if err == nil {
+		_, err = sum.loss()
+	}
+	var gradients [][]float32
+	if err == nil {
+		gradients = zeros(d.optimizer.layouts)
+		err = reduce(whole, workers, gradients)
+	}
+	if err == nil {
+		return gradients, nil
+	}
+	if bytes := uint64(len(workers)) * 4 * uint64(d.replica.Elements()); interrupted(ctx, err) && d.keeper.hasRoom(bytes) {
+		if failed := sum.pause(whole, workers); failed == nil {
+			r.state, r.bytes = sum, bytes
+		}
+	}
+	return nil, errors.Join(err, drop(ctx, workers))
 }
 
 // fill copies the chunks from the gradients.

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -121,41 +120,6 @@ func (r *replica) Evaluate(ctx context.Context, sequences [][]int32) (float64, e
 		}
 	}
 	return total / float64(tokens), nil
-}
-
-// gradientOf is gradient for one worker, which shares the memory of the newest weights.
-func (r *replica) gradientOf(ctx context.Context, w worker, batch data.Batch) ([][]float32, error) {
-	parts, tokens, err := r.cut(batch)
-	if err != nil {
-		return nil, err
-	}
-	total := 0.0
-	for _, part := range parts {
-		if err = ctx.Err(); err != nil {
-			break
-		}
-		var loss float64
-		share := float64(part.counted) / float64(tokens)
-		if loss, err = w.add(ctx, part, share); err != nil {
-			break
-		}
-		total += loss * share
-	}
-	if err == nil && (math.IsNaN(total) || math.IsInf(total, 0)) {
-		err = fmt.Errorf("%w: loss is %v", errNotFinite, total)
-	}
-	if err != nil {
-		_ = w.drop(context.WithoutCancel(ctx))
-		return nil, err
-	}
-	gradients := make([][]float32, len(r.parameters))
-	for i, p := range r.parameters {
-		gradients[i] = make([]float32, len(p.weights))
-	}
-	if err := w.addTo(ctx, gradients, true); err != nil { // otherwise the rest would be part of the next gradient
-		return nil, errors.Join(err, w.drop(context.WithoutCancel(ctx)))
-	}
-	return gradients, nil
 }
 
 // cut cuts a batch into micro-batches.

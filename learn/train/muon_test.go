@@ -201,7 +201,7 @@ func TestTornStepsAreMadeAgain(t *testing.T) {
 			t.Fatal("a replay that was stopped changed the model")
 		}
 		if errors.Is(err, errTorn) {
-			if torn++; a.verifier.replays().paused != nil {
+			if torn++; a.verifier.keeper.kept != nil {
 				t.Fatal("half a step is kept")
 			}
 			continue
@@ -231,8 +231,8 @@ func TestBrokenStepsAreNotKept(t *testing.T) {
 			stopped = true
 			continue
 		}
-		if err == nil || a.verifier.replays().paused != nil || !stopped {
-			t.Errorf("stopped before %v, error %v, kept %v", stopped, err, a.verifier.replays().paused != nil)
+		if err == nil || a.verifier.keeper.kept != nil || !stopped {
+			t.Errorf("stopped before %v, error %v, kept %v", stopped, err, a.verifier.keeper.kept != nil)
 		}
 		if ctx.looks > 0 {
 			return

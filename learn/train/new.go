@@ -52,7 +52,7 @@ func newTrainer(ctx context.Context, o Options, exchanging func(context.Context,
 	if info, err := torch.Loaded(); err == nil && o.Threads <= 0 {
 		o.Threads = info.Threads
 	}
-	t := &Trainer{replica: r, rates: rates, timings: o.Timed, auditor: &auditor{replica: r, key: o.TrainerID}}
+	t := &Trainer{replica: r, rates: rates, timings: o.Timed, auditor: &auditor{replica: r, key: o.TrainerID, keeper: newKeeper()}}
 	if err := exchanging(ctx, t, o); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -86,7 +86,7 @@ func newDistro(ctx context.Context, t *Trainer, o Options) error {
 	t.reader = newReader(o, optimizer)
 	t.exchange = &distroExchange{replica: r, rates: t.rates, timings: t.timings, optimizer: optimizer}
 	t.examiner = &distroExaminer{
-		replica: r, rates: t.rates, optimizer: optimizer, computes: o.Compute.Compute,
+		replica: r, rates: t.rates, optimizer: optimizer, computes: o.Compute.Compute, keeper: t.keeper,
 		earlier: &lookback{replica: r, rates: t.rates, reader: t.reader, optimizer: optimizer},
 	}
 	t.chunks, t.history = shapesOf(optimizer.layouts, int(c.CompressionTopK)), optimizer.history
@@ -151,7 +151,7 @@ func newLocal(ctx context.Context, t *Trainer, o Options) error {
 		repeating.inner = nil
 	}
 	t.examiner = &replayer{
-		replica: r, rounds: &repeating, muon: muon, residual: residual, reader: t.reader, computes: o.Compute.Compute,
+		replica: r, rounds: &repeating, muon: muon, residual: residual, reader: t.reader, computes: o.Compute.Compute, keeper: t.keeper,
 		bounds: &localBounds{rates: t.rates, config: c, quotients: longestRound(c, inner, residual.layouts)},
 	}
 	t.chunks, t.history = shapesOf(residual.layouts, int(c.CompressionTopK)), residual.history

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -18,22 +17,16 @@ type otherwise struct {
 	on        *apart // whose weights the twin uses; nil: the store's
 }
 
-// gradient computes the gradient of a batch in a type: on the device with the state of the optimizer, or on
-// the CPU. The caller must hold the replica's lock.
-func (o *otherwise) gradient(ctx context.Context, r *replica, compute torch.DType, batch data.Batch) ([][]float32, error) {
+// worker returns a worker that computes in a type with the newest weights: on the device with the state of
+// the optimizer, or on the CPU. The caller must hold the replica's lock.
+func (o *otherwise) worker(ctx context.Context, r *replica, compute torch.DType) (worker, error) {
 	if err := o.prepare(ctx, r, compute); err != nil {
 		return nil, err
 	}
 	if o.on != nil {
-		if err := r.parallel.refresh(ctx, o.on); err != nil {
-			return nil, err
-		}
-		return r.gradientOf(ctx, &apart{single: single{o.twin}}, batch)
+		return &apart{single: single{o.twin}}, r.parallel.refresh(ctx, o.on)
 	}
-	if err := r.parallel.bring(ctx); err != nil {
-		return nil, err
-	}
-	return r.gradientOf(ctx, single{o.twin}, batch)
+	return single{o.twin}, r.parallel.bring(ctx)
 }
 
 // prepare makes the model that computes in a type, with the same weights, on the first call.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"golang.org/x/sync/errgroup"
 
@@ -116,50 +115,26 @@ func (p *parallel) close() error {
 
 // gradient is replica.gradient on all engines: worker i modulo their number computes micro-batch i.
 func (p *parallel) gradient(ctx context.Context, at place, parts []microBatch, tokens int64, progress *progress, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
-	losses := make([]float64, len(parts))
 	if err := p.refresh(ctx, p.apart()...); err != nil {
 		return err
 	}
-	group, inner := errgroup.WithContext(ctx)
-	for i, w := range p.workers {
-		group.Go(func() error {
-			for at := i; at < len(parts); at += len(p.workers) {
-				if err := inner.Err(); err != nil {
-					return err
-				}
-				share := float64(parts[at].counted) / float64(tokens)
-				done := progress.begin(share)
-				loss, err := w.add(inner, parts[at], share)
-				if err != nil {
-					return err
-				}
-				losses[at] = loss * share
-				done()
-			}
-			return nil
-		})
-	}
-	err := group.Wait()
-	if ctx.Err() != nil {
-		err = ctx.Err()
+	sum, total := newAccumulation(len(p.workers), len(parts)), 0.0
+	err := sum.add(ctx, p.workers, parts, tokens, false, progress)
+	if err == nil {
+		total, err = sum.loss()
 	}
 	if err != nil {
-		return errors.Join(err, p.drop(context.WithoutCancel(ctx)))
-	}
-	total := 0.0
-	for _, loss := range losses {
-		total += loss
-	}
-	if math.IsNaN(total) || math.IsInf(total, 0) {
-		return errors.Join(fmt.Errorf("%w: loss is %v", errNotFinite, total), p.drop(context.WithoutCancel(ctx)))
+		return errors.Join(err, drop(ctx, p.workers))
 	}
 	if at.on != nil {
 		err = p.useThere(ctx, at.on, func(s *torch.Scope, gradients []*torch.Tensor) error { return use(s, total, gradients) })
-	} else if err = p.reduce(ctx); err == nil {
+	} else if err = p.makeSums(ctx); err != nil {
+		return errors.Join(err, drop(ctx, p.workers))
+	} else if err = reduce(ctx, p.workers, p.slices); err == nil {
 		return p.from.engine.Do(ctx, false, func(s *torch.Scope) error { return use(s, total, p.sums) })
 	}
 	if err != nil {
-		return errors.Join(err, p.drop(context.WithoutCancel(ctx)))
+		return errors.Join(err, drop(ctx, p.workers))
 	}
 	return nil
 }
@@ -177,27 +152,6 @@ func (p *parallel) useThere(ctx context.Context, home *apart, use func(s *torch.
 		err = home.twin.Engine().Do(ctx, false, func(s *torch.Scope) error { return use(s, gradients) })
 	}
 	return errors.Join(err, home.free(gradients))
-}
-
-// reduce adds the gradients of all workers, the first worker's first.
-func (p *parallel) reduce(ctx context.Context) error {
-	if err := p.makeSums(ctx); err != nil {
-		return err
-	}
-	for i, w := range p.workers {
-		if err := w.addTo(ctx, p.slices, i == 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *parallel) drop(ctx context.Context) error {
-	var errs []error
-	for _, w := range p.workers {
-		errs = append(errs, w.drop(ctx))
-	}
-	return errors.Join(errs...)
 }
 
 // home returns the device on which steps move the weights; nil: the CPU moves them.

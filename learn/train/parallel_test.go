@@ -189,7 +189,7 @@ func TestCancelledParallelGradient(t *testing.T) {
 					t.Errorf("%+v: error %v after %d looks at the context", p, err, looks)
 				}
 			}
-			if err := trainer.parallel.drop(t.Context()); err != nil {
+			if err := drop(t.Context(), trainer.parallel.workers); err != nil {
 				t.Fatal(err)
 			}
 			if now := torch.LiveTensors(); now != live {

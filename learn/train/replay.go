@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
@@ -27,7 +26,7 @@ type replayer struct {
 	reader   *reader
 	bounds   *localBounds
 	computes torch.DType // type in which the replica computes
-	paused   *replay     // a round whose repetition was interrupted because other work needed the trainer; nil: none
+	keeper   *keeper
 }
 
 // values returns the values of the levels in a step's results.
@@ -36,8 +35,6 @@ func (rp *replayer) values(step uint32, results []codec.TensorResult) ([]codec.T
 }
 
 func (rp *replayer) rollBack(step uint32) error { return rp.residual.rollBack(step) }
-
-func (rp *replayer) drop() { rp.paused = nil }
 
 func (rp *replayer) reference(uint32, [32]byte) *audit.Reference {
 	return &audit.Reference{
@@ -49,23 +46,23 @@ func (rp *replayer) reference(uint32, [32]byte) *audit.Reference {
 // resulting pseudo-gradient replaces the gradient. In addition to a copy of the weights it needs
 // memory for a tensor and for the results of a round, because it computes the starting weights of
 // the round again when they are needed.
-func (rp *replayer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
-	if x.Precision != precisionOf(rp.computes) {
-		return fmt.Errorf("%w: steps in %v", errUnsupported, x.Precision)
+func (rp *replayer) recompute(ctx context.Context, of *recomputing, batch data.Batch) error {
+	if of.x.Precision != precisionOf(rp.computes) {
+		return fmt.Errorf("%w: steps in %v", errUnsupported, of.x.Precision)
 	}
-	if err := checkApplied(x, rp.replica.step); err != nil {
+	if err := checkApplied(of.x, rp.replica.step); err != nil {
 		return err
 	}
 	if err := rp.prepare(ctx); err != nil {
 		return err
 	}
 	defer rp.replica.keep()()
-	r, err := rp.again(x, batch.Hash(), reference)
+	r, err := rp.again(of)
 	if err != nil {
 		return err
 	}
 	if err := rp.goOn(ctx, r, batch); err != nil {
-		if stopped := ctx.Err(); stopped != nil && errors.Is(err, stopped) && !errors.Is(err, errTorn) {
+		if interrupted(ctx, err) {
 			return errors.Join(err, rp.pause(r))
 		}
 		return err
@@ -73,7 +70,6 @@ func (rp *replayer) recompute(ctx context.Context, x audit.Recomputation, batch 
 	if r.x.Shaken {
 		rp.tolerate(r)
 	}
-	*reference = *r.reference
 	return nil
 }
 
@@ -89,15 +85,13 @@ func (rp *replayer) prepare(ctx context.Context) (err error) {
 	return rp.replica.parallel.bring(ctx)
 }
 
-// replay is the repetition of a round, as far as it has come.
+// replay is the state of a recomputation that repeats the steps of a round.
 type replay struct {
-	x     audit.Recomputation // without the applied results if it was interrupted
-	batch [32]byte            // hash of its tokens: another server's tokens may differ
-	next  int                 // next step
+	*recomputing
+	next int // next step
 
-	reference *audit.Reference
-	begun     [][]float32 // weights of the opened chunks at the start of the round
-	ended     [][]float32 // weights of the opened chunks after its steps; nil: not all steps are made
+	begun [][]float32 // weights of the opened chunks at the start of the round
+	ended [][]float32 // weights of the opened chunks after its steps; nil: not all steps are made
 
 	// After an interruption, the state from which the next step continues.
 	weights [][]float32
@@ -105,24 +99,19 @@ type replay struct {
 	updates uint64
 }
 
-// isOf reports whether a replay is the requested one, with the same tokens.
-func (r *replay) isOf(x audit.Recomputation, batch [32]byte) bool {
-	return r != nil && r.x.Step == x.Step && r.x.Trainer == x.Trainer && r.batch == batch && r.x.Shaken == x.Shaken && slices.Equal(r.x.Chunks, x.Chunks)
-}
-
-// again restores the model from the start of a round or, if the same replay was interrupted, from
-// its state then. The caller restores the current model.
-func (rp *replayer) again(x audit.Recomputation, batch [32]byte, reference *audit.Reference) (*replay, error) {
-	if r := rp.paused; r.isOf(x, batch) {
-		rp.paused = nil
+// again restores the model from the start of a round or, if the replay was interrupted, from its state
+// then. The caller restores the current model.
+func (rp *replayer) again(of *recomputing) (*replay, error) {
+	if r, continues := of.state.(*replay); continues {
+		of.state, of.bytes = nil, 0
 		copyAll(rp.replica.weights(), r.weights)
 		err := rp.rounds.inner.setAll(r.means)
 		rp.rounds.inner.updates = r.updates
-		r.x, r.weights, r.means = x, nil, nil // more may have been applied since
+		r.weights, r.means = nil, nil
 		rp.replica.changed()
 		return r, err
 	}
-	r := &replay{x: x, batch: batch, reference: reference}
+	r := &replay{recomputing: of}
 	err := rp.begin(r)
 	r.begun = rp.opened(r)
 	return r, err
@@ -230,8 +219,14 @@ func (rp *replayer) pause(r *replay) error {
 	if err != nil {
 		return err
 	}
-	r.weights, r.means, r.updates = cloneAll(rp.replica.weights()), cloneAll(means), rp.rounds.inner.updates
-	r.x.Applied, rp.paused = nil, r
+	bytes := 4 * uint64(rp.replica.Elements())
+	for _, mean := range means {
+		bytes += 4 * uint64(len(mean))
+	}
+	if rp.keeper.hasRoom(bytes) {
+		r.weights, r.means, r.updates = cloneAll(rp.replica.weights()), cloneAll(means), rp.rounds.inner.updates
+		r.state, r.bytes = r, bytes
+	}
 	return nil
 }
 

@@ -388,7 +388,7 @@ func testReplaysGoOn(t *testing.T, inner func(*Options)) {
 		if !reflect.DeepEqual(got, want) || stops == 0 {
 			t.Errorf("shaken %v: after %d stops it came elsewhere", shaken, stops)
 		}
-		if a.verifier.replays().paused != nil {
+		if a.verifier.keeper.kept != nil {
 			t.Error("something is still kept")
 		}
 	}
@@ -464,7 +464,7 @@ func TestReplaysGoOnOnTheirBatchOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = a.verifier.Recompute(&stopping{t.Context(), 12}, x, other); !errors.Is(err, context.Canceled) || a.verifier.replays().paused == nil || a.verifier.replays().paused.next == 0 {
+	if _, err = a.verifier.Recompute(&stopping{t.Context(), 12}, x, other); !errors.Is(err, context.Canceled) || stepsKept(a.verifier) == 0 {
 		t.Fatalf("it was not stopped half way: %v", err)
 	}
 	got, err := a.verifier.Recompute(t.Context(), x, batch)
@@ -486,7 +486,7 @@ func TestStoppedReplaysKeepNoResults(t *testing.T) {
 	x := a.question(1)
 	x.Applied[0].Payloads = [][]byte{slices.Clone(x.Applied[0].Payloads[0])}
 	kept := weak.Make(&x.Applied[0].Payloads[0][0])
-	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, x, batch); !errors.Is(err, context.Canceled) || a.verifier.replays().paused == nil {
+	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, x, batch); !errors.Is(err, context.Canceled) || a.verifier.keeper.kept == nil {
 		t.Fatalf("it was not stopped half way: %v", err)
 	}
 	x.Applied = nil
@@ -494,7 +494,7 @@ func TestStoppedReplaysKeepNoResults(t *testing.T) {
 	if kept.Value() != nil {
 		t.Error("a result that was applied is kept with it")
 	}
-	if _, err := a.verifier.Recompute(t.Context(), a.question(1), batch); err != nil || a.verifier.replays().paused != nil {
+	if _, err := a.verifier.Recompute(t.Context(), a.question(1), batch); err != nil || a.verifier.keeper.kept != nil {
 		t.Errorf("it did not continue: %v", err)
 	}
 }
@@ -517,7 +517,7 @@ func testReplaysThatFailChangeNothing(t *testing.T, inner func(*Options)) {
 		t.Helper()
 		x := a.question(1)
 		x.Applied[1].Payloads = [][]byte{payload[:len(payload)-1]}
-		if _, err := a.verifier.Recompute(t.Context(), x, batch); !errors.Is(err, ErrResult) || a.verifier.replays().paused != nil {
+		if _, err := a.verifier.Recompute(t.Context(), x, batch); !errors.Is(err, ErrResult) || a.verifier.keeper.kept != nil {
 			t.Errorf("%s: error %v", when, err)
 		}
 		if digest(t, a.verifier) != before {
@@ -525,7 +525,7 @@ func testReplaysThatFailChangeNothing(t *testing.T, inner func(*Options)) {
 		}
 	}
 	fails("at first")
-	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, a.question(1), batch); !errors.Is(err, context.Canceled) || a.verifier.replays().paused == nil {
+	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, a.question(1), batch); !errors.Is(err, context.Canceled) || a.verifier.keeper.kept == nil {
 		t.Fatalf("it was not stopped half way: %v", err)
 	}
 	fails("when it goes on")

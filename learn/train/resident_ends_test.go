@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
+	"github.com/psyche-go/psyche/learn/torch/torchtest/strict"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -172,5 +173,24 @@ func TestFailedCopyIsMadeAgain(t *testing.T) {
 	last.shape = shape
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 4), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestResidentRecomputationsGoOn checks interrupted recomputations of members whose weights and optimizer are
+// on one device and on two.
+func TestResidentRecomputationsGoOn(t *testing.T) {
+	for devices := 1; devices <= 2; devices++ {
+		kernels, _ := withKernels(t, nil)
+		testRecomputationsGoOn(t, audit.F32, []func(*Options){onDevices(devices), kernels})
+	}
+}
+
+// TestStrictRecomputationsGoOn checks interrupted recomputations on strict devices, in both types.
+func TestStrictRecomputationsGoOn(t *testing.T) {
+	if !strict.Start(t) {
+		return
+	}
+	for _, in := range []audit.Precision{audit.F32, audit.BF16} {
+		testRecomputationsGoOn(t, in, []func(*Options){onStrict(t, 2)})
 	}
 }

@@ -64,11 +64,7 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 		return fmt.Errorf("load optimizer: %w", err)
 	}
 	defer t.unlock()
-	if err := t.exchange.setState(state); err != nil {
-		return err
-	}
-	t.examiner.drop()
-	return nil
+	return t.exchange.setState(state)
 }
 
 // Save writes the model and the optimizer's state to a folder, as AdamW.Save does. If a

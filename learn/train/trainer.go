@@ -86,6 +86,9 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 		return nil, 0, err
 	}
 	defer t.unlock()
+	if t.keeper.relieve() {
+		t.giveBack()
+	}
 	header := codec.Header{RunHash: t.reader.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.key}
 	if t.history != nil {
 		header.Precision, header.Batch = t.precisions[0].Code(), batch.Hash()
@@ -201,7 +204,8 @@ func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	}
 	t.applied = false
 	t.reader.decoded.forgetAll()
-	if err := t.reset(); err != nil {
+	t.keeper.drop(func(*recomputing) bool { return true }) // other weights may belong to its step now
+	if err := t.exchange.reset(); err != nil {
 		return fmt.Errorf("load model: %w", err)
 	}
 	return nil
@@ -213,15 +217,10 @@ func (t *Trainer) ResetOptimizer(ctx context.Context) error {
 		return fmt.Errorf("reset optimizer: %w", err)
 	}
 	defer t.unlock()
-	if err := t.reset(); err != nil {
+	if err := t.exchange.reset(); err != nil {
 		return fmt.Errorf("reset optimizer: %w", err)
 	}
 	return nil
-}
-
-func (t *Trainer) reset() error {
-	t.examiner.drop()
-	return t.exchange.reset()
 }
 
 // LR returns the learning rate of a step.

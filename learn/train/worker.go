@@ -14,6 +14,11 @@ type worker interface {
 	// addTo adds the accumulated gradients to sums, in the order of the parameters, and clears
 	// them. The first worker treats sums as zero, whatever they contain.
 	addTo(ctx context.Context, sums [][]float32, first bool) error
+	// take returns the accumulated gradients in the memory of the CPU, for put, and clears them.
+	take(ctx context.Context) ([][]float32, error)
+	// put continues from gradients that take returned, bit for bit. None may be accumulated. It sets the
+	// slices to nil.
+	put(ctx context.Context, gradients [][]float32) error
 	// drop clears the accumulated gradients.
 	drop(ctx context.Context) error
 }
@@ -48,14 +53,35 @@ func (w single) addTo(ctx context.Context, sums [][]float32, first bool) error {
 	if first {
 		clearAll(sums)
 	}
-	return w.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
+	return w.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
 		for i, p := range w.twin.Parameters() {
-			grad := p.Tensor.Grad()
-			if grad == nil {
-				continue
-			}
-			addSlice(sums[i], grad.Contiguous().Float32s())
-			p.Tensor.ClearGrad()
+			_ = s.Sub(func(*torch.Scope) error { // frees the gradient
+				if grad := p.Tensor.Grad(); grad != nil {
+					addSlice(sums[i], grad.Contiguous().Float32s())
+				}
+				p.Tensor.ClearGrad()
+				return nil
+			})
+		}
+		return nil
+	})
+}
+
+func (w single) take(ctx context.Context) (gradients [][]float32, err error) {
+	err = w.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
+		for _, p := range w.twin.Parameters() {
+			gradients = append(gradients, p.Tensor.TakeGrad())
+		}
+		return nil
+	})
+	return gradients, err
+}
+
+func (w single) put(ctx context.Context, gradients [][]float32) error {
+	return w.twin.Engine().Do(ctx, true, func(*torch.Scope) error {
+		for i, p := range w.twin.Parameters() {
+			p.Tensor.PutGrad(gradients[i])
+			gradients[i] = nil
 		}
 		return nil
 	})
@@ -74,6 +100,8 @@ func (w single) drop(ctx context.Context) error {
 type splitModel interface {
 	Gradient(ctx context.Context, ids, targets []int32, batch, tokens int64, share float64) (float64, error)
 	AddTo(ctx context.Context, sums [][]float32) error
+	Take(ctx context.Context) ([][]float32, error)
+	Put(ctx context.Context, gradients [][]float32) error
 	Drop(ctx context.Context) error
 }
 
@@ -89,6 +117,12 @@ func (w several) addTo(ctx context.Context, sums [][]float32, first bool) error 
 		clearAll(sums)
 	}
 	return w.split.AddTo(ctx, sums)
+}
+
+func (w several) take(ctx context.Context) ([][]float32, error) { return w.split.Take(ctx) }
+
+func (w several) put(ctx context.Context, gradients [][]float32) error {
+	return w.split.Put(ctx, gradients)
 }
 
 func (w several) drop(ctx context.Context) error { return w.split.Drop(ctx) }

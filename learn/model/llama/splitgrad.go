@@ -195,6 +195,42 @@ func (p piece) add(grad []float32, shape []int64, sum []float32) {
 	}
 }
 
+// Take returns the gradients accumulated since the last AddTo or Drop, for Put, and clears them. They are
+// in an order that only Put knows.
+func (p *Split) Take(ctx context.Context) (gradients [][]float32, err error) {
+	for _, s := range p.shards {
+		err := s.model.engine.Do(ctx, false, func(*torch.Scope) error {
+			for _, piece := range s.pieces {
+				gradients = append(gradients, piece.tensor.TakeGrad())
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("take gradients: %w", err)
+		}
+	}
+	return gradients, nil
+}
+
+// Put continues from gradients that Take returned, bit for bit. None may be accumulated. It sets the slices
+// to nil.
+func (p *Split) Put(ctx context.Context, gradients [][]float32) error {
+	for _, s := range p.shards {
+		err := s.model.engine.Do(ctx, true, func(*torch.Scope) error {
+			for i, piece := range s.pieces {
+				piece.tensor.PutGrad(gradients[i])
+				gradients[i] = nil
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("put gradients: %w", err)
+		}
+		gradients = gradients[len(s.pieces):]
+	}
+	return nil
+}
+
 // Drop clears the gradients accumulated since the last AddTo.
 func (p *Split) Drop(ctx context.Context) error {
 	return p.onAll(ctx, false, func(_ int, _ *torch.Scope, s *shard) error {
