@@ -117,7 +117,9 @@ type Auditor struct {
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials    map[resultID]*trial
 	preempted uint32        // step of the newest round whose training waited for a trial
-	took      time.Duration // duration of the newest recomputation, even if it was cancelled
+	took      time.Duration // duration of the newest recomputation in all its pieces, even if it was cancelled
+
+	unfinished *auditCase // whose recomputation was interrupted last, so that the trainer may keep its progress; nil: none
 }
 
 // New returns an Auditor that has done nothing yet, and removes files that an earlier process left.
@@ -214,6 +216,7 @@ func (a *Auditor) Advance() {
 	if a.Client.State().Config.VerificationPercent == 0 || a.Engine.Auditor() == nil {
 		return
 	}
+	a.dropUnfinished()
 	a.follow(a.Chain()) // members expect the opening even if this client does not train next
 	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.Compare) {
 		a.judge(a.trials[key])

@@ -36,10 +36,10 @@ type auditCase struct {
 	culprit               int  // position of a faulty chunk among the drawn chunks
 	opening               []byte
 	tokens                data.Batch
-	differ                bool // this client's tokens differ from the tokens that the trainer claims to have received
-	took                  time.Duration
-	failed                int  // number of recomputed gradients that did not match
-	interrupted           bool // the trainer may continue the newest recomputation
+	differ                bool          // this client's tokens differ from the tokens that the trainer claims to have received
+	spent                 time.Duration // on an unfinished recomputation
+	took                  time.Duration // of the newest finished recomputation
+	failed                int           // number of recomputed gradients that did not match
 
 	outcome outcome
 	reason  string

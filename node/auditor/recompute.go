@@ -11,7 +11,8 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// recompute recomputes the gradient of a result, and compares it with the opening.
+// recompute recomputes the gradient of a result, or the rest of it if that was interrupted before, and compares it
+// with the opening.
 func (a *Auditor) recompute(q *auditCase, m manner) {
 	auditor, lag := a.Engine.Auditor(), a.Engine.Lag()
 	newest, ok := a.weights()
@@ -53,19 +54,22 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 		}
 		cancelled, took := ctx.Err() != nil, a.Tasks.Now().Sub(begun)
 		return func() {
+			q.spent += took
 			switch {
 			case q.isOver():
 			case err == nil:
+				took, q.spent = q.spent, 0
 				a.Log.Debug("recomputed", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
-				q.took, a.took, q.interrupted = took, took, false
+				q.took, a.took = took, took
 				a.recomputed(q, m, reference, report, in)
 			case cancelled: // other work needed the trainer, or it took too long
+				a.unfinished = q
 				if m.within > 0 {
-					a.took = max(a.took, took)
+					a.took = max(a.took, q.spent)
 				}
-				q.poll.again, q.interrupted = a.Tasks.Now().Add(busyPause), true
+				q.poll.again = a.Tasks.Now().Add(busyPause)
 			default:
-				q.interrupted = false
+				q.spent = 0
 				q.poll.again = a.Tasks.Now().Add(longestPause)
 				a.Log.Warn("cannot compute a gradient for an audit", "step", q.Step, "err", err)
 			}

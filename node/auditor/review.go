@@ -64,7 +64,7 @@ func (a *Auditor) audit() {
 			continue
 		}
 		if !r.isOver() {
-			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free && (r == reviews[0] || !reviews[0].interrupted)})
+			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free && (r == reviews[0] || a.unfinished != &reviews[0].auditCase)})
 			if a.isSilent(&r.auditCase, auditorAsks(a.Engine.Auditor())) {
 				g := &r.gathered
 				r.end(silent, "asked %d times in %v; %d of %d parts arrived", g.trainer.requests, a.Tasks.Now().Sub(g.trainer.first).Round(time.Second), len(g.parts)-bits.OnesCount64(g.missing()), len(g.parts))
@@ -77,13 +77,20 @@ func (a *Auditor) audit() {
 }
 
 // inTurn returns the reviews in the order in which they use the trainer. Reviews that may end in an
-// accusation are first, and then reviews whose recomputation was interrupted, because the trainer keeps
-// the progress of only one. Then newer results precede older ones, because the trainer has to undo fewer
-// rounds to recompute them.
+// accusation are first, and then the review whose recomputation was interrupted. Then newer results
+// precede older ones, because the trainer has to undo fewer rounds to recompute them.
 func (a *Auditor) inTurn() []*review {
-	rank := map[bool]int{true: 0, false: 1}
-	return slices.SortedFunc(maps.Values(a.reviews), func(a, b *review) int {
-		return cmp.Or(rank[a.suspects()]-rank[b.suspects()], rank[a.interrupted]-rank[b.interrupted], b.Compare(a.resultID))
+	rank := func(r *review) int {
+		switch {
+		case r.suspects():
+			return 0
+		case a.unfinished == &r.auditCase:
+			return 1
+		}
+		return 2
+	}
+	return slices.SortedFunc(maps.Values(a.reviews), func(x, y *review) int {
+		return cmp.Or(rank(x)-rank(y), y.Compare(x.resultID))
 	})
 }
 
@@ -143,7 +150,7 @@ func (a *Auditor) makeRoom() bool {
 		return true
 	}
 	for _, r := range slices.Backward(a.inTurn()) {
-		if r.phase == waitsForEngine && r.failed == 0 {
+		if r.phase == waitsForEngine && r.failed == 0 && a.unfinished != &r.auditCase {
 			a.forget(r)
 			return true
 		}

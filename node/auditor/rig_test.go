@@ -159,6 +159,8 @@ type engine struct {
 	urgent  int // number of recomputations
 	resets  int
 	signed  uint32
+
+	interrupts int // number of the next recomputations that other work interrupts
 }
 
 func (e *engine) Auditor() env.Auditor { return e.trainer }
@@ -179,7 +181,13 @@ func (e *engine) Recompute(_ uint32, urgent bool, task func(ctx context.Context)
 		e.urgent++
 	}
 	e.clock.Run(func() func() {
-		proceed := task(context.Background())
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		if e.interrupts > 0 {
+			e.interrupts--
+			cancel()
+		}
+		proceed := task(ctx)
 		return func() {
 			e.busy = false
 			proceed()
@@ -194,6 +202,9 @@ type trainer struct {
 	broken         bool // its gradients differ from all others
 	fails          bool // its recomputations fail
 	recomputations int
+	recomputed     []uint32 // their steps
+	abandoned      []uint32 // steps whose progress was dropped
+	computing      func()   // called in each recomputation; may be nil
 }
 
 // weights returns the weights after a step.
@@ -201,8 +212,17 @@ func weights(step uint32) [32]byte { return [32]byte{byte(step), 5} }
 
 func (*trainer) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
 
-func (t *trainer) Recompute(_ context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
+func (t *trainer) Abandon(step uint32, _ [32]byte) { t.abandoned = append(t.abandoned, step) }
+
+func (t *trainer) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	t.recomputations++
+	t.recomputed = append(t.recomputed, x.Step)
+	if t.computing != nil {
+		t.computing()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if t.fails {
 		return nil, clienttest.ErrFake
 	}

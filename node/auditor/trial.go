@@ -106,11 +106,11 @@ func (a *Auditor) pursueTrial(j *trial) {
 	}
 }
 
-// continuesOther reports whether another trial's recomputation was interrupted, and is next. The trainer keeps the
-// progress of only one.
+// continuesOther reports whether the interrupted recomputation of another trial is next. The trainer keeps the progress
+// of only one.
 func (a *Auditor) continuesOther(j *trial) bool {
 	for _, other := range a.trials {
-		if other != j && other.interrupted && other.phase == waitsForEngine && a.owes(other) && (!j.interrupted || other.Compare(j.resultID) < 0) {
+		if other != j && a.unfinished == &other.auditCase && other.phase == waitsForEngine && a.owes(other) {
 			return true
 		}
 	}

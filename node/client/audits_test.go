@@ -112,6 +112,32 @@ func TestHonestMembersPassTheirAudits(t *testing.T) {
 	}
 }
 
+// TestSlowAuditorsGoOn checks that a member that needs eight times as long for a recomputation as for a training,
+// and has time for it in a third of the rounds, finishes its audits if interrupted recomputations continue.
+// Otherwise it finishes none. In both cases no member is accused or late.
+func TestSlowAuditorsGoOn(t *testing.T) {
+	for _, restarts := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, auditedConfig(6, 90))
+			var members []*member
+			for i := range 6 {
+				members = append(members, w.launch(i, audited(func(a *clienttest.Audited) {
+					if a.Restarts, a.RecomputeTime = restarts, 300*time.Millisecond; i == 0 {
+						a.RecomputeTime = 8 * time.Second
+					}
+				})))
+			}
+			late := watch(w)
+			finishEqual(w, members...)
+			checkNobodyAccused(t, w, members)
+			outcomes := found(members[:1])
+			if t.Logf("restarts %v: %v", restarts, outcomes); (outcomes["passed"] == 0) != restarts || len(late) > 0 {
+				t.Errorf("audits of the slow member: %v; found late: %v", outcomes, late)
+			}
+		})
+	}
+}
+
 // strain contains the parameters of underStrain.
 type strain struct {
 	percent uint8 // share of members that audit

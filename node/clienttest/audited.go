@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/base/pause"
@@ -26,6 +27,8 @@ type Audited struct {
 	Cheat func(step uint32, batch data.Batch, gradient []float32) []float32
 	// RecomputeTime is the duration of a recomputation; 0: the duration of a training.
 	RecomputeTime time.Duration
+	// Restarts makes an interrupted recomputation begin again. Otherwise it continues.
+	Restarts bool
 	// Forge changes the header of a result. May be nil.
 	Forge func(h *codec.Header)
 	// Recomputing is called when a recomputation begins. May be nil.
@@ -37,6 +40,14 @@ type Audited struct {
 	PartBytes int
 
 	toy.Part
+	kept atomic.Pointer[unfinished]
+}
+
+// unfinished is an interrupted recomputation.
+type unfinished struct {
+	step    uint32
+	trainer [32]byte
+	took    time.Duration // so far
 }
 
 // Audit wraps a trainer as the trainer of a run with audits.
@@ -161,7 +172,15 @@ func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch da
 	if a.Recomputing != nil {
 		a.Recomputing(x)
 	}
-	if pause.For(ctx, cmp.Or(a.RecomputeTime, a.Duration)) != nil {
+	now, begun := unfinished{step: x.Step, trainer: x.Trainer}, time.Now()
+	if kept := a.kept.Load(); kept != nil && kept.step == x.Step && kept.trainer == x.Trainer {
+		now = *kept
+		a.kept.Store(nil)
+	}
+	if pause.For(ctx, cmp.Or(a.RecomputeTime, a.Duration)-now.took) != nil {
+		if now.took += time.Since(begun); !a.Restarts {
+			a.kept.Store(&now)
+		}
 		return nil, ctx.Err()
 	}
 	gradient, err := a.Recomputed(x, batch.Sequences)
@@ -173,6 +192,13 @@ func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch da
 		gradient = a.Guess(x, gradient)
 	}
 	return toy.Reference(x.Step, x.Trainer, x.Chunks, gradient)
+}
+
+// Abandon implements env.Auditor.
+func (a *Audited) Abandon(step uint32, trainer [32]byte) {
+	if kept := a.kept.Load(); kept != nil && kept.step == step && kept.trainer == trainer {
+		a.kept.CompareAndSwap(kept, nil)
+	}
 }
 
 // PartSize returns the size in bytes of a part of an opening, from which clients derive timeouts.

@@ -153,8 +153,12 @@ type Auditor interface {
 	// gradient.
 	CheckLight(c audit.Claim) audit.Fault
 	// Recompute recomputes the gradient of an earlier step, given its batch. Afterwards, also after
-	// an error, model and optimizer are unchanged.
+	// an error, model and optimizer are unchanged. If ctx is cancelled, the trainer may keep the progress
+	// of this one recomputation, and a later call continues from there.
 	Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error)
+	// Abandon drops the kept progress of a trainer's result of a step. It may be called at any time, and
+	// does not wait.
+	Abandon(step uint32, trainer [32]byte)
 }
 
 // Speculator is a Trainer that can continue speculatively from the results of a step, before it is

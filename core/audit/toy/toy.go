@@ -282,6 +282,9 @@ func (p *Part) Recomputed(x audit.Recomputation, sequences [][]int32) ([]float32
 	return Gradient(weights, sequences), nil
 }
 
+// Abandon does nothing: a Part keeps no progress of a recomputation.
+func (*Part) Abandon(uint32, [32]byte) {}
+
 // Shapes returns how the model is cut into chunks.
 func (*Part) Shapes() audit.Shapes { return Shapes() }
 
