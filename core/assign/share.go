@@ -23,7 +23,7 @@ var mantissas = [levelsPerOctave]uint64{256, 279, 304, 332, 362, 395, 431, 470}
 // each to the trainers with the highest weights, in order. Only fast trainers therefore get more than
 // their exact share, and the additional sequence takes them the least time.
 func shares(levels []uint8, batchSize uint32) []uint32 {
-	weights, sum := weigh(levels)
+	weights, sum := weigh(levels, Reference(levels))
 	sizes := make([]uint32, len(levels))
 	byWeight := make([]int, len(levels))
 	left := batchSize
@@ -45,13 +45,12 @@ func Reference(levels []uint8) uint8 {
 	return slices.Sorted(slices.Values(levels))[len(levels)/3]
 }
 
-// weigh returns the weights of trainers, from 2⁸ to 2¹⁶, and their sum. A level directly above the
+// weigh returns the weights of members, from 2⁸ to 2¹⁶, and their sum. A level directly above the
 // reference level counts as the reference level: equal machines often measure levels that differ by 1.
-func weigh(levels []uint8) (weights []uint64, sum uint64) {
-	reference := int(Reference(levels))
+func weigh(levels []uint8, reference uint8) (weights []uint64, sum uint64) {
 	weights = make([]uint64, len(levels))
 	for i, level := range levels {
-		above := int(level) - reference
+		above := int(level) - int(reference)
 		if above == 1 {
 			above = 0
 		}
@@ -59,6 +58,35 @@ func weigh(levels []uint8) (weights []uint64, sum uint64) {
 		sum += weights[i]
 	}
 	return weights, sum
+}
+
+// FullBatchUnit is the number by which FullBatches multiplies sizes.
+const FullBatchUnit = 1 << 8
+
+// FullBatches returns the size of each member's full batch, multiplied by FullBatchUnit. levels contains
+// the level of each member. A round's full batches take all members equally long, if their levels are
+// right. No batch is larger than the full batch of its trainer. If all levels are equal, the largest
+// batch is full.
+func FullBatches(batches []Assignment, levels []uint8) []uint64 {
+	if len(batches) == 0 {
+		return make([]uint64, len(levels))
+	}
+	trainers := make([]uint8, len(batches))
+	for i, b := range batches {
+		trainers[i] = levels[b.Member]
+	}
+	const fraction = 1 << 16
+	weights, _ := weigh(levels, Reference(trainers))
+	most := uint64(0) // sequences per weight
+	for _, b := range batches {
+		weight := weights[b.Member]
+		most = max(most, (b.Batch.Len()*fraction+weight-1)/weight)
+	}
+	full := make([]uint64, len(levels))
+	for i, weight := range weights {
+		full[i] = (weight*most + fraction/FullBatchUnit - 1) / (fraction / FullBatchUnit)
+	}
+	return full
 }
 
 // weight returns the weight of a level that is above the reference level by the given number.

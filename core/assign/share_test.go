@@ -22,7 +22,7 @@ func drawLevels(t *rapid.T) []uint8 {
 func TestWeights(t *testing.T) {
 	for above := range 2*ShareRange + 1 {
 		levels := []uint8{100, 100, uint8(100 - ShareRange + above)}
-		weights, _ := weigh(levels)
+		weights, _ := weigh(levels, Reference(levels))
 		want := math.Round(256*math.Exp2(float64(above%levelsPerOctave)/levelsPerOctave)) * math.Exp2(float64(above/levelsPerOctave))
 		if above == ShareRange+1 {
 			want = float64(weights[0])
@@ -130,7 +130,7 @@ func FuzzShares(f *testing.F) {
 
 func checkShares(t interface{ Fatalf(string, ...any) }, levels []uint8, batchSize uint32) {
 	sizes := shares(levels, batchSize)
-	weights, sum := weigh(levels)
+	weights, sum := weigh(levels, Reference(levels))
 	total := uint64(0)
 	for i, size := range sizes {
 		total += uint64(size)
@@ -162,7 +162,7 @@ func TestReferenceLevel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		honest := rapid.SliceOfN(rapid.Uint8(), 3, 170).Draw(t, "levels")
 		others := rapid.SliceOfN(rapid.Uint8(), 1, (len(honest)-1)/2).Draw(t, "levels of others")
-		weights, _ := weigh(slices.Concat(honest, others))
+		weights, _ := weigh(slices.Concat(honest, others), Reference(slices.Concat(honest, others)))
 		const reference = 256 << (ShareRange / levelsPerOctave)
 		if honest := weights[:len(honest)]; slices.Min(honest) > reference || slices.Max(honest) < reference {
 			t.Fatalf("weights %v do not enclose the weight of the reference level, %d", honest, reference)
@@ -203,4 +203,39 @@ func TestBatchesBySpeed(t *testing.T) {
 			t.Fatalf("equal levels: %v, want %v", got, want)
 		}
 	})
+}
+
+// TestFullBatches checks that no batch is larger than its trainer's full batch, and
+// that a member with a higher level has at least the full batch of a member with a lower level.
+func TestFullBatches(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		levels := drawLevels(t)
+		percent := rapid.IntRange(0, 100).Draw(t, "percent")
+		batchSize := rapid.Uint32Range(1, 5000).Draw(t, "batch size")
+		batches := Batches(rapid.Uint64().Draw(t, "seed"), len(levels), percent, 100, batchSize, levels)
+		full := FullBatches(batches, levels)
+		if len(full) != len(levels) {
+			t.Fatalf("%d full batches of %d members", len(full), len(levels))
+		}
+		largest := uint64(0)
+		for _, b := range batches {
+			size := b.Batch.Len() * FullBatchUnit
+			if largest = max(largest, size); size > full[b.Member] {
+				t.Fatalf("member %d has a batch of %d, larger than its full batch of %d", b.Member, size, full[b.Member])
+			}
+		}
+		for i := range levels {
+			for k := range levels {
+				if levels[i] <= levels[k] && full[i] > full[k] {
+					t.Fatalf("level %d has a full batch of %d, and level %d one of %d", levels[i], full[i], levels[k], full[k])
+				}
+			}
+			if areEqual(levels) && full[i] != largest {
+				t.Fatalf("a full batch is %d, but the largest batch is %d", full[i], largest)
+			}
+		}
+	})
+	if got := FullBatches(nil, []uint8{3, 4}); !slices.Equal(got, []uint64{0, 0}) {
+		t.Errorf("full batches of a round without batches: %v", got)
+	}
 }

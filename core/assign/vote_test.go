@@ -35,7 +35,7 @@ func TestVotes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		levels := drawLevels(t)
 		votes, reference := votes(levels), int(Reference(levels))
-		weights, _ := weigh(levels)
+		weights, _ := weigh(levels, Reference(levels))
 		less := 0
 		for i, vote := range votes {
 			exact := FullVote * weights[i] // times weight(0)

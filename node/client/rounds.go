@@ -99,10 +99,12 @@ func (r *roundStates) leeway(step uint32) time.Duration {
 func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.Time) *roundState {
 	config := v.state.Config
 	index, takesPart := round.MemberIndex(v.myself())
+	batches := draws.Assignments(&round, config)
 	rs := &roundState{
 		Part: core.NewPart(round.Step, takesPart && draws.Elected(&round, config, index), now), start: v.startOf(round.Step),
-		answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config)),
+		answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, batches),
 	}
+	rs.Divide(round.Members, round.Levels[:len(round.Members)], batches)
 	rs.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	for i := range rs.Slots {
 		if owner, known := v.state.Member(rs.Slots[i].Owner); known {

@@ -18,15 +18,32 @@ const LeastWitnessWait = 2 * time.Second
 // train during the previous round. The time from the start of a round to a result is therefore not
 // the time that its trainer needed, and pace also estimates when the trainer could start.
 type pace struct {
-	opened time.Time                              // start of the round
-	begun  map[coordinator.ClientID]time.Time     // earliest start of a trainer, if that was before opened
-	bound  map[coordinator.ClientID]bool          // trainers without a batch in the previous round: they may have started later than begun
-	came   map[coordinator.ClientID]time.Time     // when a trainer's result arrived
-	need   map[coordinator.ClientID]time.Duration // time that a trainer needed, from the newest round that shows it
-	most   map[coordinator.ClientID]time.Duration // shortest time in which a trainer with unknown need trained and waited for a round
+	opened time.Time                          // start of the round
+	begun  map[coordinator.ClientID]time.Time // earliest start of a trainer, if that was before opened
+	bound  map[coordinator.ClientID]bool      // trainers without a batch in the previous round: they may have started later than begun
+	came   map[coordinator.ClientID]time.Time // when a trainer's result arrived
+	need   map[coordinator.ClientID]need      // time that a trainer needed, from the newest round that shows it
+	most   map[coordinator.ClientID]need      // shortest time in which a trainer with unknown need trained and waited for a round
+	batch  map[coordinator.ClientID]uint64    // size of a trainer's batch, as in full
+	full   map[coordinator.ClientID]uint64    // assign.FullBatches of the members
 
 	guessed bool // the round waited because of a guess
 	guesses int  // number of earlier rounds of the epoch that did
+}
+
+// need is the time that a member needed for a batch, and the size of the batch as in assign.FullBatches.
+type need struct {
+	time  time.Duration
+	batch uint64 // 0: unknown
+}
+
+// of returns the time that the member needs for a batch of a size. A smaller batch may take as long,
+// because the time to send a result does not depend on the size of its batch.
+func (n need) of(batch uint64) time.Duration {
+	if n.batch == 0 || batch <= n.batch {
+		return n.time
+	}
+	return time.Duration(float64(n.time) * float64(batch) / float64(n.batch))
 }
 
 // maxGuesses is the maximum number of rounds of an epoch that wait because of a guess. Malicious members
@@ -38,7 +55,7 @@ const maxGuesses = 8
 func newPace(opened time.Time) pace {
 	return pace{
 		opened: opened, begun: make(map[coordinator.ClientID]time.Time), bound: make(map[coordinator.ClientID]bool),
-		came: make(map[coordinator.ClientID]time.Time), need: make(map[coordinator.ClientID]time.Duration), most: make(map[coordinator.ClientID]time.Duration),
+		came: make(map[coordinator.ClientID]time.Time), need: make(map[coordinator.ClientID]need), most: make(map[coordinator.ClientID]need),
 	}
 }
 
@@ -60,6 +77,18 @@ func (p *pace) ahead(before *pace, trainersBefore, trainers []coordinator.Client
 	}
 }
 
+// divide takes into account that batches have different sizes. A witness otherwise finds members late
+// only because their batches are larger than most.
+func (p *pace) divide(members []coordinator.ClientID, levels []uint8, batches []assign.Assignment) {
+	p.batch, p.full = make(map[coordinator.ClientID]uint64), make(map[coordinator.ClientID]uint64)
+	for i, size := range assign.FullBatches(batches, levels) {
+		p.full[members[i]] = size
+	}
+	for _, b := range batches {
+		p.batch[members[b.Member]] = b.Batch.Len() * assign.FullBatchUnit
+	}
+}
+
 // follow takes over what the epoch's earlier rounds showed.
 func (p *pace) follow(before *pace) {
 	maps.Copy(p.need, before.need)
@@ -78,48 +107,54 @@ func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 	p.came[id] = now
 	since, ahead := p.begun[id]
 	if !ahead {
-		p.need[id] = now.Sub(p.opened)
+		p.need[id] = need{now.Sub(p.opened), p.batch[id]}
 		return
 	}
-	need := now.Sub(since)
-	before, known := p.need[id]
+	took := now.Sub(since)
+	earlier, known := p.need[id]
 	if !known {
-		before = p.typical()
+		earlier = need{p.typical(), p.full[id]}
 	}
+	before := earlier.of(p.batch[id])
 	// If the result may have been ready before the round, or its trainer may have started later, the
 	// trainer needed at most this time. Without this rule, a member that makes rounds longer would
 	// make all trainings seem longer. If the trainer's need is unknown, it remains unknown, because the
 	// trainer may be slower than most.
 	if before > 0 && (p.bound[id] || p.opened.Sub(since) >= before) {
-		if !known && need > before {
-			if most, waited := p.most[id]; !p.bound[id] && (!waited || need < most) {
-				p.most[id] = need
+		if !known && took > before {
+			if most, waited := p.most[id]; !p.bound[id] && (!waited || took < most.of(p.batch[id])) {
+				p.most[id] = need{took, p.batch[id]}
 			}
 			return
 		}
-		need = min(need, max(before, now.Sub(p.opened)))
+		took = min(took, max(before, now.Sub(p.opened)))
 	}
-	p.need[id] = need
+	p.need[id] = need{took, p.batch[id]}
 }
 
-// typical returns how long the fastest two thirds of the trainers with known needs needed. It is zero
-// if no need is known.
+// typical returns how long the fastest two thirds of the trainers with known needs need for full
+// batches. It is zero if no need is known.
 func (p *pace) typical() time.Duration {
 	if len(p.need) == 0 {
 		return 0
 	}
-	return quickest(slices.Collect(maps.Values(p.need)), assign.Quorum(len(p.need)))
+	needs := make([]time.Duration, 0, len(p.need))
+	for id, need := range p.need {
+		needs = append(needs, need.of(p.full[id]))
+	}
+	return quickest(needs, assign.Quorum(len(needs)))
 }
 
-// expected returns how long two thirds of the members need, or if that is unknown, a guess, so that
-// slower members can show their needs. A member whose need is unknown counts as slower than all others.
+// expected returns how long two thirds of the members need for full batches, or if that is unknown, a
+// guess, so that slower members can show their needs. A member whose need is unknown counts as slower
+// than all others.
 func (p *pace) expected(members []coordinator.ClientID) (need time.Duration, guessed bool) {
 	var needs []time.Duration
 	for _, id := range members {
 		if need, known := p.need[id]; known {
-			needs = append(needs, need)
+			needs = append(needs, need.of(p.full[id]))
 		} else if most, waited := p.most[id]; waited {
-			needs = append(needs, most)
+			needs = append(needs, most.of(p.full[id]))
 		}
 	}
 	guess := p.typical() * 8 / 5

@@ -34,6 +34,11 @@ func NewPart(step uint32, elected bool, now time.Time) Part {
 	return Part{Step: step, Elected: elected, Opened: now, pace: newPace(now)}
 }
 
+// Divide takes into account that batches have different sizes. levels are the levels of the members.
+func (p *Part) Divide(members []coordinator.ClientID, levels []uint8, batches []assign.Assignment) {
+	p.pace.divide(members, levels, batches)
+}
+
 // Follow takes into account how long trainers needed in the epoch's previous rounds.
 func (p *Part) Follow(before *Part) { p.pace.follow(&before.pace) }
 

@@ -63,7 +63,7 @@ func TestPaceAhead(t *testing.T) {
 	for i, came := range []int{20, 15, 0, 12} { // the third delivered as soon as the round began
 		before.pace.arrived(id(i), at(came))
 	}
-	before.pace.need[id(2)] = 11 * time.Second
+	before.pace.need[id(2)] = need{time: 11 * time.Second}
 	before.pace.came[id(6)] = at(8) // without a known need
 	part := NewPart(2, true, at(22))
 	part.Follow(&before)
@@ -82,14 +82,14 @@ func TestPaceAhead(t *testing.T) {
 		{22, 0},                // at most from 8 to 22, more than the typical need: unknown
 	} {
 		p.arrived(id(i), at(test.came))
-		if got := p.need[id(i)]; got != test.need {
+		if got := p.need[id(i)].time; got != test.need {
 			t.Errorf("member %d needs %v, want %v", i, got, test.need)
 		}
 	}
 	if got := p.typical(); got != 12*time.Second {
 		t.Errorf("two thirds need %v", got)
 	}
-	if len(p.most) != 1 || p.most[id(6)] != 14*time.Second {
+	if len(p.most) != 1 || p.most[id(6)].time != 14*time.Second {
 		t.Errorf("the longest needs are %v, want 14 s for member 6", p.most)
 	}
 	part.Most = at(22)
@@ -198,8 +198,8 @@ func TestWaitForUnknownNeeds(t *testing.T) {
 			part := NewPart(1, true, time.Unix(1000, 0))
 			part.pace.guesses = test.guesses
 			for i, id := range members[:test.fast+len(test.slower)] {
-				if part.pace.need[id] = fast; i >= test.fast {
-					part.pace.need[id] = test.slower[i-test.fast]
+				if part.pace.need[id] = (need{time: fast}); i >= test.fast {
+					part.pace.need[id] = need{time: test.slower[i-test.fast]}
 				}
 			}
 			part.Most = part.Opened.Add(fast)

@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
@@ -23,6 +24,10 @@ type aheadPlan struct {
 	applyLag uint32
 	slow     int   // slower machines
 	longer   int64 // additional training time of these machines, in percent
+
+	batch    uint32 // sequences of a round; 0: 24
+	sequence int64  // a training takes this time for each sequence; 0: a time that does not depend on them
+	shares   bool   // members offer their speeds
 }
 
 // runAhead simulates a run of honest members. On most machines, a training takes 9 s.
@@ -46,6 +51,18 @@ func runAhead(t *testing.T, plan aheadPlan) (r aheadRun) {
 		}
 		return changed
 	}}
+	if plan.sequence > 0 {
+		watch.took = func(p *process, batch assign.BatchID) int64 {
+			took := plan.sequence * int64(batch.Len())
+			if p.machine.Index < plan.slow {
+				took = took * (100 + plan.longer) / 100
+			}
+			return took
+		}
+	}
+	if plan.batch == 0 {
+		plan.batch = 24
+	}
 	w := newWorld(Options{Seed: plan.seed, Clients: plan.clients, Rounds: rounds, Faults: scenario.NoFaults, rules: watch})
 	defer w.workers.Close()
 	w.plan.ApplyLag = plan.applyLag
@@ -53,7 +70,7 @@ func runAhead(t *testing.T, plan aheadPlan) (r aheadRun) {
 	k.VerificationPercent, k.WitnessNodes = plan.audits, 0
 	k.MaxRoundTrainTime, k.RoundWitnessTime = uint64(3*train/1_000_000+8000), 3000
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps = rounds, 0, rounds
-	k.GlobalBatchSizeStart, k.GlobalBatchSizeEnd, k.GlobalBatchSizeWarmupTokens = 24, 24, 0
+	k.GlobalBatchSizeStart, k.GlobalBatchSizeEnd, k.GlobalBatchSizeWarmupTokens = plan.batch, plan.batch, 0
 	for i, m := range w.machines {
 		m.trainTime, m.trainLeast = train, train*9/10
 		if i < plan.slow {
@@ -113,6 +130,21 @@ func TestTwoThirdsSetThePace(t *testing.T) {
 		plan.audits, plan.longer = 25, 43
 		for plan.applyLag = 1; plan.applyLag <= 2; plan.applyLag++ {
 			if r := runAhead(t, plan); r.dropped > 0 {
+				t.Errorf("%+v: %d late, %d dropped", plan, r.late, r.dropped)
+			}
+		}
+	}
+}
+
+// TestLargerBatchesCostNobody has equal members in rounds in which some batches have one sequence more
+// than others. The members with larger batches must not be late.
+func TestLargerBatchesCostNobody(t *testing.T) {
+	for _, plan := range []aheadPlan{
+		{clients: 12, batch: 13}, {clients: 12, batch: 16}, {clients: 12, batch: 12, audits: 25}, {clients: 4, batch: 5}, {clients: 3, batch: 4},
+	} {
+		plan.seed, plan.sequence = 1, 5*second
+		for plan.applyLag = 1; plan.applyLag <= 2; plan.applyLag++ {
+			if r := runAhead(t, plan); r.late > 0 {
 				t.Errorf("%+v: %d late, %d dropped", plan, r.late, r.dropped)
 			}
 		}

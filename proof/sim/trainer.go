@@ -100,11 +100,14 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 		late = p.dawdle()
 	}
 	took := p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)
+	if change := p.world.rules.took; change != nil {
+		took = change(p, batch.ID)
+	}
 	if err := p.wait(ctx, p.world.now+took+late); err != nil {
 		return nil, 0, err
 	}
 	if p.machine.Honest() {
-		p.machine.history().checker.Trained(took)
+		p.machine.history().checker.Trained(p.machine.Member, took, batch.ID.Len())
 	}
 	from := t.model
 	if change := p.world.rules.trains; change != nil {

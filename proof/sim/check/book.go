@@ -95,7 +95,7 @@ func (c *Checker) Clone(h Host) *Checker {
 	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
 	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
 	other.reports, other.shares, other.books = c.reports.clone(), c.shares.clone(), slices.Clone(c.books)
-	other.pace.announced = maps.Clone(c.pace.announced)
+	other.pace.announced, other.pace.sequence = maps.Clone(c.pace.announced), maps.Clone(c.pace.sequence)
 	other.courts, other.challenges, other.outlet = c.courts.clone(), c.challenges.clone(), c.outlet.clone()
 	other.expectation, other.lostActions = nil, nil
 	return &other
@@ -173,9 +173,10 @@ type pace struct {
 	step      uint32
 	began     int64
 	announced map[coordinator.ClientID]int64
-	left      int64 // time of the last departure or offer of a member, which reduces the awaited trainers
-	trained   int64 // longest training of an honest client in this epoch
-	guesses   int   // rounds of this epoch that lasted longer than this training allows
+	left      int64                          // time of the last departure or offer of a member, which reduces the awaited trainers
+	trained   int64                          // longest training of an honest client in this epoch
+	sequence  map[coordinator.ClientID]int64 // longest time that an honest client needed for a sequence in this epoch
+	guesses   int                            // rounds of this epoch that lasted longer than this training allows
 }
 
 // seats are the seats at the start of an epoch, with the number of returns to each.

@@ -203,7 +203,10 @@ func (c *Checker) roundBegins(s *coordinator.State, before stateMark) {
 		c.Violate(DataContinuous, "step %d: batches end at sequence %d, want %d", round.Step, at, c.nextData+uint64(round.BatchSize))
 	}
 	c.nextData, c.nextStep = at, round.Step+1
-	c.pace = pace{step: round.Step, began: c.run.Now(), announced: make(map[coordinator.ClientID]int64), trained: c.pace.trained, guesses: c.pace.guesses}
+	c.pace = pace{
+		step: round.Step, began: c.run.Now(), announced: make(map[coordinator.ClientID]int64),
+		trained: c.pace.trained, sequence: c.pace.sequence, guesses: c.pace.guesses,
+	}
 	c.seeded(s, round)
 	c.skips(s, round)
 	c.juriesDrawn(round)
@@ -211,7 +214,7 @@ func (c *Checker) roundBegins(s *coordinator.State, before stateMark) {
 	c.inTerm(s, round)
 	c.shared(s, round)
 	if before.runState == coordinator.Warmup {
-		c.pace.trained, c.pace.guesses = 0, 0
+		c.pace.trained, c.pace.sequence, c.pace.guesses = 0, nil, 0
 		c.chain.begin(s)
 	}
 }

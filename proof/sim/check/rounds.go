@@ -139,15 +139,30 @@ func (p *pace) heard(m *cast.Member, a wire.ResultAnnouncement, now int64) {
 	}
 }
 
-// Trained records the duration of an honest client's training.
-func (c *Checker) Trained(took int64) {
-	c.pace.trained = max(c.pace.trained, took)
+// Trained records the duration of an honest client's training, and the number of its sequences.
+func (c *Checker) Trained(m *cast.Member, took int64, sequences uint64) {
+	c.pace.trained = max(c.pace.trained, took+underWay)
+	if c.pace.sequence == nil {
+		c.pace.sequence = make(map[coordinator.ClientID]int64)
+	}
+	id := coordinator.ClientID(m.ID)
+	c.pace.sequence[id] = max(c.pace.sequence[id], (took+underWay)/int64(sequences))
+}
+
+// longest returns the longest time that an honest member needed or needs: the longest training in the
+// epoch, or the time that a member needs for a full batch in proportion to its slowest earlier training.
+func (p *pace) longest(round *coordinator.Round, config coordinator.Config) int64 {
+	longest := p.trained
+	for i, size := range assign.FullBatches(round.Assignments(config), round.Levels[:len(round.Members)]) {
+		longest = max(longest, p.sequence[round.Members[i]]*int64(size)/assign.FullBatchUnit)
+	}
+	return longest
 }
 
 // paced checks the end of RoundTrain in runs without faults other than Byzantine members, if the
 // honest witnesses are a quorum: the round waited for two thirds of the trainers, but not for the
 // last. These two thirds may be the epoch's fastest members, or may have trained ahead. Other trainers
-// have 1.25 times the duration of an honest training in the epoch, from the round's start. In a few
+// have 1.25 times the longest time that an honest member needs, from the round's start. In a few
 // rounds of an epoch, witnesses wait longer, because they do not know yet how long members need.
 func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	// With links, the checker does not know when results arrive.
@@ -183,7 +198,7 @@ func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	}
 	slices.Sort(times)
 	at := max(times[maximum-1], c.pace.left)
-	need := c.pace.trained + underWay
+	need := c.pace.longest(round, s.Config)
 	limit := func(need int64) int64 {
 		return max(at+max(leastWait, (at-c.pace.began)/4), c.pace.began+need+max(leastWait, need/4)) + underWay
 	}
