@@ -200,7 +200,7 @@ func endlessComplaints(r *pair) error {
 func longTrial(r *pair) error {
 	c := begun(r, 5, false)
 	c.change(func(s *coordinator.State) {
-		s.Config.RoundsPerEpoch, s.Config.SharesBySpeed, s.Config.VerificationPercent = 200, true, 5
+		s.Config.RoundsPerEpoch, s.Config.SharesBySpeed, s.Config.VerificationPercent = 200, true, 24
 	})
 	for i := range 5 {
 		c.must(clientID(i), readyOf(&r.s, clientID(i), linkAt(2)))

@@ -15,14 +15,14 @@ const (
 
 // Limits of a trial in a run with shares by speed.
 const (
-	trialVerifies   = 8  // rounds in which a juror does not train, on average
+	trialVerifies   = 20 // rounds in which a juror does not train, on average
 	mostTrialRounds = 80 // rounds after the round of the accusation
 )
 
 // TrialRounds returns the number of rounds after the round of the accusation after which an undecided trial may end. With
-// shares by speed, jurors may need several rounds to repeat the batch of a faster member, and members certainly have time
-// in rounds in which they do not train. The number does not depend on the speed of the accused, because an accuser of an
-// honest member would choose a fast one, or a round that is no longer stored.
+// shares by speed, a juror may need sixteen times as long as the accused, and certainly has time in rounds in which it does
+// not train. The number does not depend on the speed of the accused: to block other trials, false accusers would choose
+// fast members, or rounds that are no longer stored.
 func (c Config) TrialRounds() uint32 {
 	if !c.SharesBySpeed || c.VerificationPercent == 0 {
 		return TrialRounds

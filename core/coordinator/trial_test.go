@@ -324,7 +324,7 @@ func TestUndecided(t *testing.T) {
 
 // TestLongTrials checks the length of a trial without a verdict in a run with shares by speed.
 func TestLongTrials(t *testing.T) {
-	for percent, rounds := range map[uint8]uint32{0: TrialRounds, 1: 80, 10: 80, 25: 32, 40: 20, 100: 8} {
+	for percent, rounds := range map[uint8]uint32{0: TrialRounds, 1: 80, 25: 80, 26: 76, 40: 50, 100: 20} {
 		c := newCourt(t, 12)
 		c.Config.RoundsPerEpoch = 100
 		c.accuse(FaultSilent)

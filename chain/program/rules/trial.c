@@ -2,7 +2,7 @@
 
 #include "coordinator.h"
 
-enum { MIN_JURY = 2, TRIAL_VERIFIES = 8, MOST_TRIAL_ROUNDS = 80 };
+enum { MIN_JURY = 2, TRIAL_VERIFIES = 20, MOST_TRIAL_ROUNDS = 80 };
 
 // trial_decides ports decides.
 static bool trial_decides(const struct trial *t, uint32_t votes) { return 20 * votes >= 11u * t->jurors; }

@@ -266,7 +266,7 @@ func (c *Checker) courtsTick(now uint64) {
 func (c *Checker) courtsOver(config coordinator.Config, before stateMark, now uint64) {
 	rounds := uint32(trialRounds)
 	if percent := uint32(config.VerificationPercent); config.SharesBySpeed && percent > 0 {
-		rounds = min(800/percent, 80)
+		rounds = min(2000/percent, 80)
 	}
 	for _, t := range slices.Clone(c.courts.trials) {
 		if before.step >= t.since+rounds && now >= t.sinceTime+trialTime {
