@@ -54,8 +54,6 @@ var refusals = []refusal{
 	{map[string]string{"results": "values", "audits": "50", "clip": "off"}, "set clip_grad_norm"},
 	{map[string]string{"results": "dummy", "audits": "30", "clip": "off"}, "set clip_grad_norm"},
 	{map[string]string{"results": "dummy", "audits": "50", "clip": "off"}, "set clip_grad_norm"},
-	{map[string]string{"audits": "30", "shares": "speeds"}, "audits do not support shares by speed"},
-	{map[string]string{"audits": "50", "shares": "speeds"}, "audits do not support shares by speed"},
 }
 
 // row is one run: a level of each feature.

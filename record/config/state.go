@@ -38,7 +38,7 @@ func readRun(root *table) Run {
 	if config, ok := root.table("config"); ok {
 		run.Config, commitEvery, run.Warnings = readConfig(config)
 		if run.Config.Validate() == nil {
-			for _, warning := range []string{committeeWarning(run.Config), absenceWarning(run.Config), auditsWarning(run.Config), probationWarning(run.Config), sharesWarning(run.Config)} {
+			for _, warning := range []string{committeeWarning(run.Config), absenceWarning(run.Config), auditsWarning(run.Config), probationWarning(run.Config), sharesWarning(run.Config), sharedAuditsWarning(run.Config)} {
 				if warning != "" {
 					run.Warnings = append(run.Warnings, warning)
 				}
@@ -147,7 +147,6 @@ func readConfig(t *table) (c coordinator.Config, commitEvery uint32, warnings []
 	}
 	t.done()
 	checkConfig(t, c, t.problems[failed:])
-	checkShares(t, c)
 	return c, commitEvery, warnings
 }
 
