@@ -189,6 +189,7 @@ func TestTrainingWaitsForLittle(t *testing.T) {
 		"it fails":        {func(r *rig) { r.engine.trainer.fails = true }, enough, []int{1, 2, 2}},
 		"it takes long":   {func(r *rig) { r.took = enough }, enough, []int{0, 0, 0}},
 		"no time":         {func(*rig) {}, 0, []int{0, 0, 0}},
+		"shares by speed": {func(r *rig) { r.state.Config.SharesBySpeed = true }, enough, []int{0, 0, 0}},
 		"late before":     {func(r *rig) { r.state.Epoch.Clients[0].Lateness = coordinator.Late }, enough, []int{0, 0, 0}},
 		"voted":           {func(r *rig) { r.state.Epoch.Clients[0].Voted = 3 }, enough, []int{0, 0, 0}},
 		"trainer is busy": {func(r *rig) { r.engine.busy = true }, enough, []int{0, 0, 0}},

@@ -154,11 +154,12 @@ const domainChallenge = "psyche/audit/challenge/v1"
 const idleRounds = 3
 
 // shouldPreempt reports whether the recomputation for a trial should delay this client's training.
-// That is so if half of the shortest trial's time is over, and other work has needed the trainer for more
-// than idleRounds rounds.
+// That is so if half of the trial's time is over, and other work has needed the trainer for more
+// than idleRounds rounds. With shares by speed, trials last until jurors have trained nothing in many rounds, and
+// recomputations may take much longer than the newest one, so the training never waits.
 func (a *Auditor) shouldPreempt(j *trial) bool {
 	s := a.Client.State()
-	return a.owes(j) && j.phase == waitsForEngine && j.ready > 0 &&
+	return !s.Config.SharesBySpeed && a.owes(j) && j.phase == waitsForEngine && j.ready > 0 &&
 		s.Progress.Step > max(j.ready+idleRounds, j.state.Since+coordinator.TrialRounds/2) &&
 		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
