@@ -50,7 +50,7 @@ func (p privateRandom) Choose(step uint32, rounds []appliedRound, eligible func(
 	if votes == 0 {
 		return attestedResult{}, false
 	}
-	at := binary.LittleEndian.Uint64(drawn[8:]) % votes // a 64-bit number modulo a small one is almost uniform
+	at := binary.LittleEndian.Uint64(drawn[8:]) % votes // a 64-bit number modulo a small number is almost uniform
 	i := 0
 	for ; at >= uint64(all[i].Vote); i++ {
 		at -= uint64(all[i].Vote)
