@@ -197,7 +197,6 @@ var mutants = []mutation{
 	{"offer.c", "if (raised > c->level) c->level", "c->level"},
 	{"offer.c", "hold &= holders", "hold |= holders"},
 	{"offer.c", "i < r->witness_count ? r", "i + 1 < r->witness_count ? r"},
-	{"offer.c", "lookup_next(&exited, id);", "lookup_next(&members, id);"},
 	{"bloom.c", "(uint32_t)(row[i] >> 32)", "(uint32_t)row[i]"},
 	{"bloom.c", "f = (f ^ x) * prime;", ""},
 	{"retry.c", "0, 0, round_next_data(round)}", "0, 0, round->data_index}"},

@@ -21,13 +21,16 @@ func levelLimits(r *pair) error {
 	}
 	c.tick(second, coordinator.RoundTrain)
 	for _, level := range []uint8{1, 5, 16, 17, 18, 80, 246, 250, 255} {
-		c.loseFirst(level)
+		c.loseFirst(level, 255)
+	}
+	for below := range uint8(7) {
+		c.loseFirst(100, 100-below)
 	}
 	return c.err
 }
 
-// loseFirst plays a round with one level for all members.
-func (c *crowd) loseFirst(level uint8) {
+// loseFirst plays a round with one level for all members. The first member has an offer without excuses.
+func (c *crowd) loseFirst(level, offer uint8) {
 	if c.err != nil {
 		return
 	}
@@ -37,6 +40,8 @@ func (c *crowd) loseFirst(level uint8) {
 		client.Level, client.Offer, client.Lateness = level, 255, coordinator.OnTime
 		s.CurrentRound().Levels[i] = level
 	}
+	first, _ := s.Member(s.CurrentRound().Members[0])
+	first.Level, first.Offer, first.Excuses = min(level, offer), offer, 0
 	if c.err = c.r.load(s); c.err != nil {
 		return
 	}

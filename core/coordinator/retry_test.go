@@ -81,6 +81,24 @@ func TestRetriesAreAtMostHalf(t *testing.T) {
 	}
 }
 
+// TestPositionsOfAPredictedRound predicts a round that does not begin, because the running round has no quorum. Another
+// round then has the same step and positions, but other sequences. So a data server's receipts name sequences.
+func TestPositionsOfAPredictedRound(t *testing.T) {
+	s := newRetryRun(t, nil)
+	predicted, ok := s.NextRound()
+	s.until(Cooldown)
+	s.finishEpoch("x")
+	s.startTraining()
+	got := s.CurrentRound()
+	if !ok || got.Step != predicted.Step || got.Position != predicted.Position {
+		t.Fatalf("step %d at position %d, predicted %d at %d", got.Step, got.Position, predicted.Step, predicted.Position)
+	}
+	whole := assign.BatchID{Start: got.Position, End: got.NextPosition()}
+	if a, b := got.Sequences(whole), predicted.Sequences(whole); slices.Equal(a, b) {
+		t.Fatalf("both rounds have the sequences %v", a)
+	}
+}
+
 // TestNeighboursAreMerged checks that adjacent lost batches are one stretch.
 func TestNeighboursAreMerged(t *testing.T) {
 	s := newRetryRun(t, func(c *Config) { c.WitnessNodes = 1 })
