@@ -21,16 +21,18 @@ func levelLimits(r *pair) error {
 	}
 	c.tick(second, coordinator.RoundTrain)
 	for _, level := range []uint8{1, 5, 16, 17, 18, 80, 246, 250, 255} {
-		c.loseFirst(level, 255)
+		c.loseFirst(level, level, 255)
 	}
 	for below := range uint8(7) {
-		c.loseFirst(100, 100-below)
+		c.loseFirst(100, 100-below, 100-below)
 	}
+	c.loseFirst(100, 60, 255) // it lost an earlier result
 	return c.err
 }
 
-// loseFirst plays a round with one level for all members. The first member has an offer without excuses.
-func (c *crowd) loseFirst(level, offer uint8) {
+// loseFirst plays a round with one level for all members. The first member has its own level for later rounds, an
+// offer, and no excuses.
+func (c *crowd) loseFirst(level, own, offer uint8) {
 	if c.err != nil {
 		return
 	}
@@ -41,7 +43,7 @@ func (c *crowd) loseFirst(level, offer uint8) {
 		s.CurrentRound().Levels[i] = level
 	}
 	first, _ := s.Member(s.CurrentRound().Members[0])
-	first.Level, first.Offer, first.Excuses = min(level, offer), offer, 0
+	first.Level, first.Offer, first.Excuses = own, offer, 0
 	if c.err = c.r.load(s); c.err != nil {
 		return
 	}
