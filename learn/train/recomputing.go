@@ -17,7 +17,7 @@ type recomputing struct {
 	x         audit.Recomputation // without the applied results while it is kept
 	batch     [32]byte            // hash of its tokens: another server's tokens may differ
 	reference *audit.Reference
-	state     any    // what the examiner has computed so far; nil: nothing
+	state     any    // progress of the examiner; nil: none
 	bytes     uint64 // size of a state that can be kept between two calls; 0: it cannot be kept now
 }
 

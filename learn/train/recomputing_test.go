@@ -84,9 +84,9 @@ func withVerifier(t *testing.T, lag uint32, change ...func(*Options)) *audited {
 	return a
 }
 
-// TestRecomputationsGoOn checks that a recomputation of DisTrO that is interrupted after every micro-batch
-// gets the bits of one that is not, in each type and on one and on several engines. Between the pieces, the
-// trainer trains, rolls back and speculates, and the results are those of a trainer that never audits.
+// TestRecomputationsGoOn checks that a recomputation of DisTrO with an interruption after every micro-batch has
+// the same bits as an uninterrupted recomputation, in each type, on one engine and on several. Between the
+// pieces, the trainer trains, rolls back and speculates, and has the same results as a trainer without audits.
 func TestRecomputationsGoOn(t *testing.T) {
 	for name, change := range verifiers(t) {
 		for _, in := range []audit.Precision{audit.F32, audit.BF16} {

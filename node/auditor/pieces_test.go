@@ -51,8 +51,8 @@ func TestInterruptedRecomputationsGoOnFirst(t *testing.T) {
 	}
 }
 
-// TestUnfinishedRecomputationsAreAbandoned checks that the trainer is told when the progress of an interrupted
-// recomputation is not needed any more: after its result was forgotten, or the trial ended.
+// TestUnfinishedRecomputationsAreAbandoned checks that the trainer drops the progress of an interrupted
+// recomputation after the auditor forgot the result, or after the trial ended.
 func TestUnfinishedRecomputationsAreAbandoned(t *testing.T) {
 	r := newRig(t, nil)
 	r.engine.interrupts = 1000
