@@ -102,7 +102,7 @@ func (a *Auditor) pursue(q *auditCase, m manner) {
 	case waitsForTokens:
 		a.getTokens(q)
 	case waitsForEngine:
-		if m.engine && a.Engine.Idle() && q.poll.due(a.Tasks.Now()) {
+		if m.engine && a.hasTurn(q) && a.Engine.Idle() && q.poll.due(a.Tasks.Now()) {
 			a.recompute(q, m)
 		}
 	}

@@ -14,8 +14,37 @@ func (a *Auditor) dropUnfinished() {
 	a.Engine.Auditor().Abandon(q.Step, q.Trainer)
 }
 
+// hasTurn reports whether a case may use the trainer. If another one was interrupted, it goes on first: the trainer
+// would drop its progress if it interrupted a second one. Trials precede reviews, and cases that may end in an
+// accusation precede other reviews.
+func (a *Auditor) hasTurn(q *auditCase) bool {
+	switch {
+	case a.unfinished == nil, a.unfinished.resultID == q.resultID:
+		return true
+	case a.isTrial(a.unfinished):
+		return false
+	}
+	return a.isTrial(q) || q.failed > 0 || q == a.ofItself
+}
+
+// inherit continues the time of another case about the same result, whose progress the trainer continues.
+func (a *Auditor) inherit(q *auditCase) {
+	if u := a.unfinished; u != nil && u != q && u.resultID == q.resultID {
+		q.spent = max(q.spent, u.spent)
+	}
+}
+
+func (a *Auditor) isTrial(q *auditCase) bool {
+	j := a.trials[q.resultID]
+	return j != nil && &j.auditCase == q
+}
+
 // isPursued reports whether a case is still a part of this client's work.
 func (a *Auditor) isPursued(q *auditCase) bool {
-	r, j := a.reviews[q.resultID], a.trials[q.resultID]
-	return r != nil && &r.auditCase == q || j != nil && &j.auditCase == q || a.ofItself == q
+	if a.isTrial(q) {
+		j := a.trials[q.resultID]
+		return j.state.Jurors == 0 || a.owes(j)
+	}
+	r := a.reviews[q.resultID]
+	return r != nil && &r.auditCase == q || a.ofItself == q
 }

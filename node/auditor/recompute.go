@@ -33,6 +33,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 	}
 	x := audit.Recomputation{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks, Shaken: q.failed > 0}
 	payloads, tokens, claim := a.payloads, q.tokens, q.claim
+	a.inherit(q)
 	a.Engine.Recompute(q.Step, m.within > 0, func(ctx context.Context) func() {
 		if m.within > 0 {
 			limited, cancel := a.Tasks.WithTimeout(ctx, m.within)
@@ -55,6 +56,9 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 		cancelled, took := ctx.Err() != nil, a.Tasks.Now().Sub(begun)
 		return func() {
 			q.spent += took
+			if a.unfinished == q && (err == nil || !cancelled) {
+				a.unfinished = nil
+			}
 			switch {
 			case q.isOver():
 			case err == nil:
