@@ -51,6 +51,49 @@ func TestInterruptedRecomputationsGoOnFirst(t *testing.T) {
 	}
 }
 
+// TestSecondRecomputationsWait checks that no other review begins in the short pause after an interruption, because
+// the trainer keeps the progress of one recomputation. A trial begins, and the review goes on after it.
+func TestSecondRecomputationsWait(t *testing.T) {
+	for _, trial := range []bool{false, true} {
+		r := newRig(t, nil)
+		r.spare = false
+		r.review(3)
+		r.review(5)
+		r.run(5 * time.Second) // only the recomputations remain
+		r.spare, r.engine.interrupts = true, 3
+		r.runPieces(t, 1)
+		if trial {
+			r.engine.interrupts = 20 // so that the juror gets the opening meanwhile
+			r.onTrial(4)
+		}
+		r.run(20 * time.Second)
+		got := slices.Compact(slices.Clone(r.engine.trainer.recomputed))
+		want := []uint32{5, 3}
+		if trial {
+			want = []uint32{5, 4, 5, 3}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("recomputed %v, want the order %v", r.engine.trainer.recomputed, want)
+		}
+		if r.unfinished != nil || len(r.reported) < 2 || len(r.engine.trainer.abandoned) > 0 {
+			t.Errorf("unfinished: %v; %+v; abandoned %v", r.unfinished != nil, r.reported, r.engine.trainer.abandoned)
+		}
+	}
+}
+
+// TestOnlyJurorsKeepProgress checks that the trainer drops the progress of a trial that this member does not judge.
+func TestOnlyJurorsKeepProgress(t *testing.T) {
+	r := newRig(t, nil)
+	r.thrown, r.engine.interrupts = newest+100, 1000
+	s := r.onTrial(4)
+	r.runPieces(t, 2)
+	s.Epoch.Clients[0].Juror = 0
+	r.run(time.Second)
+	if want := []uint32{4}; !slices.Equal(r.engine.trainer.abandoned, want) || r.unfinished != nil {
+		t.Errorf("abandoned %v, want %v", r.engine.trainer.abandoned, want)
+	}
+}
+
 // TestUnfinishedRecomputationsAreAbandoned checks that the trainer drops the progress of an interrupted
 // recomputation after the auditor forgot the result, or after the trial ended.
 func TestUnfinishedRecomputationsAreAbandoned(t *testing.T) {
