@@ -59,6 +59,13 @@ func TestSplitAgainstReference(t *testing.T) {
 			if loss, err = split.Gradient(t.Context(), ints(ids), ints(targets), ids.Shape[0], ids.Shape[1], 0.5); err != nil {
 				t.Fatal(err)
 			}
+			taken, err := split.Take(t.Context()) // between two micro-batches
+			if err == nil {
+				err = split.Put(t.Context(), taken)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		var sums [][]float32
 		for _, p := range m.Parameters() {
