@@ -147,11 +147,8 @@ func newLocal(ctx context.Context, t *Trainer, o Options) error {
 	t.reader = newReader(o, residual)
 	t.exchange = &localExchange{replica: r, rounds: rounds, residual: residual, timings: t.timings}
 	repeating := *rounds
-	if inner.place.on != nil {
-		repeating.inner = nil
-	}
 	t.examiner = &replayer{
-		replica: r, rounds: &repeating, muon: muon, residual: residual, reader: t.reader, computes: o.Compute.Compute, keeper: t.keeper,
+		replica: r, rounds: &repeating, residual: residual, reader: t.reader, computes: o.Compute.Compute, keeper: t.keeper,
 		bounds: &localBounds{rates: t.rates, config: c, quotients: longestRound(c, inner, residual.layouts)},
 	}
 	t.chunks, t.history = shapesOf(residual.layouts, int(c.CompressionTopK)), residual.history

@@ -20,8 +20,7 @@ import (
 // replayer audits rounds of local steps. It implements examiner.
 type replayer struct {
 	replica  *replica
-	rounds   *rounds // on the CPU; inner is nil until the first recomputation if steps are made on a device
-	muon     *muon
+	rounds   *rounds
 	residual *residual
 	reader   *reader
 	bounds   *localBounds
@@ -46,17 +45,18 @@ func (rp *replayer) reference(uint32, [32]byte) *audit.Reference {
 // resulting pseudo-gradient replaces the gradient. In addition to a copy of the weights it needs
 // memory for a tensor and for the results of a round, because it computes the starting weights of
 // the round again when they are needed.
-func (rp *replayer) recompute(ctx context.Context, of *recomputing, batch data.Batch) error {
+func (rp *replayer) recompute(ctx context.Context, of *recomputing, batch data.Batch) (err error) {
 	if of.x.Precision != precisionOf(rp.computes) {
 		return fmt.Errorf("%w: steps in %v", errUnsupported, of.x.Precision)
 	}
 	if err := checkApplied(of.x, rp.replica.step); err != nil {
 		return err
 	}
-	if err := rp.prepare(ctx); err != nil {
+	back, err := rp.keep(ctx)
+	if err != nil {
 		return err
 	}
-	defer rp.replica.keep()()
+	defer func() { err = errors.Join(err, back()) }()
 	r, err := rp.again(of)
 	if err != nil {
 		return err
@@ -68,21 +68,24 @@ func (rp *replayer) recompute(ctx context.Context, of *recomputing, batch data.B
 		return err
 	}
 	if r.x.Shaken {
-		rp.tolerate(r)
+		if err := rp.tolerate(r); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// prepare brings the weights to the memory of the CPU, where the steps of a recomputation move them.
-// Devices compute the gradients.
-func (rp *replayer) prepare(ctx context.Context) (err error) {
-	if rp.rounds.inner == nil {
-		at := place{store: rp.replica.store}
-		if rp.rounds.inner, err = newUpdater(ctx, at, rp.bounds.config.Inner(), rp.muon); err != nil {
-			return err
+// at returns the place where a recomputation moves the weights: where steps move them.
+func (rp *replayer) at() place { return rp.rounds.inner.place }
+
+// keep copies the weights at that place, and returns a function that restores them.
+func (rp *replayer) keep(ctx context.Context) (back func() error, err error) {
+	if rp.at().on == nil {
+		if err := rp.replica.parallel.bring(ctx); err != nil {
+			return nil, err
 		}
 	}
-	return rp.replica.parallel.bring(ctx)
+	return rp.replica.keepOn(ctx, rp.at().device()...)
 }
 
 // replay is the state of a recomputation that repeats the steps of a round.
@@ -104,67 +107,66 @@ type replay struct {
 func (rp *replayer) again(of *recomputing) (*replay, error) {
 	if r, continues := of.state.(*replay); continues {
 		of.state, of.bytes = nil, 0
-		copyAll(rp.replica.weights(), r.weights)
-		err := rp.rounds.inner.setAll(r.means)
+		err := errors.Join(rp.at().write(r.weights), rp.rounds.inner.setAll(r.means))
 		rp.rounds.inner.updates = r.updates
 		r.weights, r.means = nil, nil
-		rp.replica.changed()
 		return r, err
 	}
 	r := &replay{recomputing: of}
 	err := rp.begin(r)
-	r.begun = rp.opened(r)
+	if err == nil {
+		r.begun, err = rp.opened(r)
+	}
 	return r, err
 }
 
 // begin restores the model from the start of a replay's round: it undoes the results applied since
 // then on the kept weights.
 func (rp *replayer) begin(r *replay) error {
-	copyAll(rp.replica.weights(), rp.replica.kept)
-	err := rp.takeBack(r.x, rp.replica.weights())
-	rp.replica.changed()
+	err := rp.at().restart()
+	if err == nil {
+		err = rp.takeBack(r.x)
+	}
 	r.next = 0
 	return errors.Join(err, rp.rounds.inner.reset())
 }
 
-// takeBack undoes the results applied since a round in values of all weights. It decodes one round
+// takeBack undoes the results applied since a round. It decodes one round
 // at a time, because the results of several rounds may take more memory than the model.
-func (rp *replayer) takeBack(x audit.Recomputation, values [][]float32) error {
+func (rp *replayer) takeBack(x audit.Recomputation) error {
 	largest := 0
-	for _, of := range values {
-		largest = max(largest, len(of))
+	for _, l := range rp.residual.layouts {
+		largest = max(largest, l.Elements())
 	}
-	moved := make([]float32, largest)
+	var room []float32
+	if rp.at().on == nil {
+		room = make([]float32, largest)
+	}
 	for _, a := range x.Applied {
 		results, err := rp.reader.readAll(a.Step, a.Payloads)
 		if err != nil {
 			return fmt.Errorf("applied in step %d: %w", a.Step, err)
 		}
-		lr := rp.rounds.rates.lr(a.Step)
-		for i, of := range values {
-			moved := moved[:len(of)]
-			clear(moved)
-			if err := rp.residual.apply(i, results, a.Votes, moved, lr); err != nil {
-				return fmt.Errorf("take back step %d, tensor %d: %w", a.Step, i, err)
-			}
-			for j := range moved {
-				of[j] -= moved[j]
-			}
+		if err := rp.at().takeBack(rp.residual, results, a.Votes, rp.rounds.rates.lr(a.Step), room); err != nil {
+			return fmt.Errorf("take back step %d: %w", a.Step, err)
 		}
 	}
-	moved = nil
+	room = nil
 	rp.replica.giveBack()
 	return nil
 }
 
 // opened returns the current weights of the opened chunks.
-func (rp *replayer) opened(r *replay) (chunks [][]float32) {
-	weights := rp.replica.weights()
+func (rp *replayer) opened(r *replay) (chunks [][]float32, err error) {
 	for _, c := range r.reference.Chunks {
 		tensor, within, _ := r.reference.Shapes.Find(c)
-		chunks = append(chunks, rp.residual.layouts[tensor].Chunk(weights[tensor], within, nil))
+		chunk, err := rp.at().chunk(rp.residual.layouts, tensor, within)
+		if err != nil {
+			return nil, err
+		}
+		chunks = append(chunks, chunk)
 	}
-	return chunks
+	return chunks, nil
 }
 
 // goOn makes the remaining steps of a replay, and then the steps from shaken weights.
@@ -174,9 +176,8 @@ func (rp *replayer) goOn(ctx context.Context, r *replay, batch data.Batch) (err 
 			err = rp.led(r)
 		}
 		if err == nil && r.x.Shaken {
-			err = rp.begin(r)
-			for _, w := range rp.replica.weights() {
-				shake(w)
+			if err = rp.begin(r); err == nil {
+				err = rp.at().shake()
 			}
 		}
 	}
@@ -188,19 +189,24 @@ func (rp *replayer) goOn(ctx context.Context, r *replay, batch data.Batch) (err 
 
 // led fills in a replay's reference from the resulting weights. It overwrites the model's weights.
 func (rp *replayer) led(r *replay) error {
-	r.ended = rp.opened(r)
-	weights := rp.replica.weights()
-	for i, w := range weights {
-		for j := range w {
-			w[j] = rp.replica.kept[i][j] - w[j]
-		}
+	ended, err := rp.opened(r)
+	if err == nil {
+		err = rp.at().leave()
 	}
-	if err := rp.takeBack(r.x, weights); err != nil {
+	if err == nil {
+		err = rp.takeBack(r.x)
+	}
+	if err != nil {
 		return err
 	}
+	updates, err := rp.at().read()
+	if err != nil {
+		return err
+	}
+	r.ended = ended
 	r.reference.Limits, r.reference.Shaky = audit.LocalLimits, true
 	rp.bounds.fill(r.reference, r.begun)
-	fill(r.reference, rp.residual.layouts, weights, 1)
+	fill(r.reference, rp.residual.layouts, updates, 1)
 	for n, update := range r.reference.Updates { // exact for these chunks: takeBack may miss the starting weights by a bit
 		for j := range update {
 			update[j] = r.begun[n][j] - r.ended[n][j]
@@ -215,6 +221,10 @@ func (rp *replayer) pause(r *replay) error {
 	if rp.replica.large() {
 		return nil
 	}
+	weights, err := rp.at().read()
+	if err != nil {
+		return err
+	}
 	means, err := rp.rounds.inner.all()
 	if err != nil {
 		return err
@@ -224,7 +234,7 @@ func (rp *replayer) pause(r *replay) error {
 		bytes += 4 * uint64(len(mean))
 	}
 	if rp.keeper.hasRoom(bytes) {
-		r.weights, r.means, r.updates = cloneAll(rp.replica.weights()), cloneAll(means), rp.rounds.inner.updates
+		r.weights, r.means, r.updates = cloneAll(weights), cloneAll(means), rp.rounds.inner.updates
 		r.state, r.bytes = r, bytes
 	}
 	return nil
@@ -239,14 +249,14 @@ const shaking = 8
 // The effect is the distance between the current weights, which result from shaken ones, and the
 // weights that result from the right ones. Relative to its update, a chunk's effect counts as at
 // least the effect in all chunks together, because chance determines in which chunks it is larger.
-func (rp *replayer) tolerate(r *replay) {
-	weights := rp.replica.weights()
+func (rp *replayer) tolerate(r *replay) error {
+	shaken, err := rp.opened(r)
+	if err != nil {
+		return err
+	}
 	off, updates := make([]float64, len(r.ended)), make([]float64, len(r.ended))
-	var shaken []float32
-	for i, c := range r.reference.Chunks {
-		tensor, within, _ := r.reference.Shapes.Find(c)
-		shaken = rp.residual.layouts[tensor].Chunk(weights[tensor], within, shaken)
-		off[i], updates[i] = distance(r.ended[i], shaken), distance(r.begun[i], r.ended[i])
+	for i := range r.ended {
+		off[i], updates[i] = distance(r.ended[i], shaken[i]), distance(r.begun[i], r.ended[i])
 	}
 	share := 0.0
 	if whole := length(updates); whole > 0 {
@@ -255,4 +265,5 @@ func (rp *replayer) tolerate(r *replay) {
 	for i := range off {
 		r.reference.Tolerance[i] += shaking * max(off[i], share*updates[i])
 	}
+	return nil
 }

@@ -356,10 +356,20 @@ func (s *stopping) Err() error {
 
 // TestReplaysGoOn checks that a replay that is stopped repeatedly continues from its last step and
 // gets the same bits. It does not affect the trainer's work between the stops.
-func TestReplaysGoOn(t *testing.T) { eachInner(t, testReplaysGoOn) }
+func TestReplaysGoOn(t *testing.T) {
+	eachInner(t, func(t *testing.T, inner func(*Options)) { testReplaysGoOn(t, inner) })
+}
 
-func testReplaysGoOn(t *testing.T, inner func(*Options)) {
-	a := newAuditedLocal(t, inner)
+// TestReplaysGoOnOnADevice is TestReplaysGoOn for members whose steps move weights on a device. Their replays do too.
+func TestReplaysGoOnOnADevice(t *testing.T) {
+	eachInner(t, func(t *testing.T, inner func(*Options)) {
+		kernels, _ := withKernels(t, nil)
+		testReplaysGoOn(t, inner, onDevices(1), kernels)
+	})
+}
+
+func testReplaysGoOn(t *testing.T, with ...func(*Options)) {
+	a := newAuditedLocal(t, with...)
 	batch := toyBatch(8, 16)
 	a.round(1, batch, true, nil)
 	trained := uint32(1)
@@ -391,6 +401,9 @@ func testReplaysGoOn(t *testing.T, inner func(*Options)) {
 		if a.verifier.keeper.kept != nil {
 			t.Error("something is still kept")
 		}
+		if onDevice := a.verifier.parallel.home() != nil; onDevice != (len(with) > 1) || onDevice && a.verifier.fresh == a.verifier.changes {
+			t.Errorf("shaken %v: on a device: %v, or the replay moved weights on the CPU", shaken, onDevice)
+		}
 	}
 }
 
@@ -398,11 +411,15 @@ func testReplaysGoOn(t *testing.T, inner func(*Options)) {
 // right result even if rounds are applied after its start. The verifier recomputes the initial
 // weights of the replay from newer weights.
 func TestReplaysGoOnWhileRoundsAreApplied(t *testing.T) {
-	eachInner(t, testReplaysGoOnWhileRoundsAreApplied)
+	eachInner(t, func(t *testing.T, inner func(*Options)) {
+		kernels, _ := withKernels(t, nil)
+		testReplaysGoOnWhileRoundsAreApplied(t, inner)
+		testReplaysGoOnWhileRoundsAreApplied(t, inner, onDevices(1), kernels)
+	})
 }
 
-func testReplaysGoOnWhileRoundsAreApplied(t *testing.T, inner func(*Options)) {
-	a := newAuditedLocal(t, inner)
+func testReplaysGoOnWhileRoundsAreApplied(t *testing.T, with ...func(*Options)) {
+	a := newAuditedLocal(t, with...)
 	batch, now := toyBatch(8, 16), uint32(1)
 	payload, opening := a.round(now, batch, true, nil)
 	a.applyOldest()

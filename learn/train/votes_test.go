@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -113,14 +114,18 @@ func TestAuditsUndoVotes(t *testing.T) {
 						t.Fatal(err)
 					}
 				case *replayer:
-					if err := examiner.prepare(t.Context()); err != nil {
+					back, err := examiner.keep(t.Context())
+					if err != nil {
 						t.Fatal(err)
 					}
-					weights := copySlices(auditor.weights())
-					if err := examiner.takeBack(x, weights); err != nil {
+					if err := examiner.takeBack(x); err != nil {
 						t.Fatal(err)
 					}
+					weights, err := examiner.at().read()
 					far = farthest(weights, before)
+					if err := errors.Join(err, back()); err != nil {
+						t.Fatal(err)
+					}
 				}
 				auditor.unlock()
 				if digest(t, auditor) != model {
