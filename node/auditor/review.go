@@ -56,15 +56,14 @@ func (a *Auditor) audit() {
 	for _, j := range a.trials { // a trial that needs the trainer has precedence
 		free = free && (!a.owes(j) || j.phase != waitsForEngine)
 	}
-	reviews := a.inTurn()
-	for _, r := range reviews {
+	for _, r := range a.inTurn() {
 		key := r.resultID
 		if a.isTooOld(key.Step) {
 			a.forget(r)
 			continue
 		}
 		if !r.isOver() {
-			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free && (r == reviews[0] || a.unfinished != &reviews[0].auditCase)})
+			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free})
 			if a.isSilent(&r.auditCase, auditorAsks(a.Engine.Auditor())) {
 				g := &r.gathered
 				r.end(silent, "asked %d times in %v; %d of %d parts arrived", g.trainer.requests, a.Tasks.Now().Sub(g.trainer.first).Round(time.Second), len(g.parts)-bits.OnesCount64(g.missing()), len(g.parts))

@@ -1,9 +1,6 @@
 package auditor
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
 // TestFarLargerBatchesAreNotAudited checks that a client audits no batch that is much larger than its own, unless it
 // has no batch.
@@ -27,21 +24,5 @@ func TestFarLargerBatchesAreNotAudited(t *testing.T) {
 		if len(r.reviews) > 0 != c.audits {
 			t.Errorf("%s: %d audits", name, len(r.reviews))
 		}
-	}
-}
-
-// TestInterruptedTrialIsNext checks that the interrupted recomputation of a trial is continued before others begin.
-func TestInterruptedTrialIsNext(t *testing.T) {
-	r := newRig(t, nil)
-	r.spare, r.engine.busy = false, true
-	r.onTrial(newest-1, newest-2)
-	r.run(5 * time.Second)
-	newer, older := r.trials[resultID{r.other, newest - 1}], r.trials[resultID{r.other, newest - 2}]
-	if r.continuesOther(newer) || r.continuesOther(older) {
-		t.Error("a trial waits for a recomputation that was not interrupted")
-	}
-	r.unfinished = &newer.auditCase
-	if r.continuesOther(newer) || !r.continuesOther(older) {
-		t.Error("the interrupted recomputation is not next")
 	}
 }

@@ -88,7 +88,7 @@ func (a *Auditor) judge(j *trial) {
 // in time. Jurors check these parts for a wrong result as an auditor does.
 func (a *Auditor) pursueTrial(j *trial) {
 	t := &j.state
-	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: !a.continuesOther(j)}
+	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: true}
 	if !t.Fault.IsAboutParts() {
 		a.pursue(&j.auditCase, m)
 		return
@@ -104,17 +104,6 @@ func (a *Auditor) pursueTrial(j *trial) {
 	if a.isSilent(&j.auditCase, jurorAsks(a.Engine.Auditor())) {
 		j.end(silent, "asked %d times for %d parts, %d are missing", j.gathered.trainer.requests, len(j.gathered.parts), bits.OnesCount64(j.gathered.missing()))
 	}
-}
-
-// continuesOther reports whether the interrupted recomputation of another trial is next. The trainer keeps the progress
-// of only one.
-func (a *Auditor) continuesOther(j *trial) bool {
-	for _, other := range a.trials {
-		if other != j && a.unfinished == &other.auditCase && other.phase == waitsForEngine && a.owes(other) {
-			return true
-		}
-	}
-	return false
 }
 
 // challengeBytes is the maximum size of the parts that a juror requests in a trial for silence. It is
