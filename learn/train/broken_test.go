@@ -145,8 +145,8 @@ func TestDeviceThatFailsOftenIsLeft(t *testing.T) {
 	}
 }
 
-// TestResultsThatDoNotFitOnADevice applies results for which one device or all devices lack memory. The weights move
-// all the same, and the optimizer stays on its device.
+// TestResultsThatDoNotFitOnADevice applies results for which one device or all devices lack memory. The CPU then
+// moves the weights, and the optimizer stays on its device.
 func TestResultsThatDoNotFitOnADevice(t *testing.T) {
 	for _, kind := range []string{"distro", "local"} {
 		for _, lacking := range [][]int{{0}, {1}, {0, 1}} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/codec"
@@ -21,8 +22,8 @@ type resident struct {
 	now     []*torch.Tensor
 	before  []*torch.Tensor // from before the newest step; nil: not kept
 	steps   comparisons
-	// failed is what the exchange must deal with before the next step: the device failed, or computed other
-	// bits than the CPU. nil: neither. See stays.
+	// failed is a failure that the exchange must settle before the next step: the device failed, or computed other
+	// bits than the CPU. nil: none. See stays.
 	failed  error
 	strikes strikes
 	// torn is true if a failure left the only copy of the values undefined. They count as zeros then.
@@ -39,6 +40,24 @@ func (r *resident) broke(err error) error {
 		r.failed, r.torn = err, r.torn || r.before == nil && !errors.Is(err, cuda.ErrMemory)
 	}
 	return err
+}
+
+// stays ends the failure of a step, which has cost a batch at most: undefined values become zeros, and the next step
+// runs on the device. It returns false if the optimizer must leave the device: because the device computes other bits
+// than the CPU, has failed too often, or cannot set the values.
+func (r *resident) stays(log *slog.Logger) bool {
+	often := r.strikes.next(r.steps)
+	if often || errors.Is(r.failed, errBits) {
+		return false
+	}
+	reset := r.torn
+	if reset && r.clear() != nil {
+		return false
+	}
+	log.Warn("the device failed in a step; the optimizer stays on it", "device", r.on.twin.Engine().Device().String(),
+		"because", r.failed, "in a row", r.strikes.failures, "leaves the device after", maxStrikes, "momentum is zero again", reset)
+	r.failed = nil
+	return true
 }
 
 // newResident allocates the momentum on a device that has kernels.
