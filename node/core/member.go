@@ -94,12 +94,31 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.cooldown.ask(c, e)
 	case Persisted:
 		m.cooldown.persisted(c, e)
+	case Evaluated:
+		m.cooldown.evaluated(c, e)
+	case Interrupted:
+		c.interrupt(e.Limit)
+	case Leaving:
+		c.leave(e)
+	case Over:
+		m.finish.over(c, e)
+	case Finish:
+		m.finish.look(c, &m.loading, e)
+	case Answered:
+		m.answered(e)
+	default:
+		m.round(e)
+	}
+}
+
+// round handles an event of the rounds.
+func (m *Member) round(e Event) {
+	c := &m.common
+	switch e := e.(type) {
 	case InRound:
 		c.inRound()
 	case Urgent:
 		c.urgent(e)
-	case Evaluated:
-		m.cooldown.evaluated(c, e)
 	case Turn:
 		m.training.look(c, e)
 	case Ahead:
@@ -135,16 +154,6 @@ func (m *Member) Step(now time.Time, e Event) {
 		m.intermediate.look(c, e)
 	case Unreported:
 		c.unreported(e)
-	case Interrupted:
-		c.interrupt(e.Limit)
-	case Leaving:
-		c.leave(e)
-	case Over:
-		m.finish.over(c, e)
-	case Finish:
-		m.finish.look(c, &m.loading, e)
-	case Answered:
-		m.answered(e)
 	}
 }
 

@@ -239,7 +239,7 @@ func (d *disorder) pass(e Event) {
 		} else {
 			d.train = d.Jobs.Start(w, func() {})
 		}
-	case Speculate:
+	case Speculate, Load, Prepare, Replay, Measure:
 		if !d.Jobs.Idle() {
 			d.Errorf("%T: %+v starts while the trainer is busy", e, w)
 		}
