@@ -59,17 +59,6 @@ func (m *Models) eachBlob(need func(hash [32]byte)) {
 	}
 }
 
-// Holds reports whether the trainer holds exactly the run's checkpoint.
-func (m *Models) Holds(c coordinator.Checkpoint) bool {
-	switch {
-	case m.Held == nil:
-		return false
-	case c.FromPeers():
-		return m.Held.Digest == c.Digest
-	}
-	return m.Held.Origin == c
-}
-
 // Share lets peers fetch a model. recorded is the digest of the run's checkpoint.
 func (m *Models) Share(model *Model, recorded [32]byte) {
 	m.store.Cache.PutManifest(model.Digest, model.Manifest)

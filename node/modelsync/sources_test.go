@@ -102,7 +102,7 @@ func (c *rig) checkReported(a *Attempt, source string) {
 func (c *rig) check(a *Attempt) {
 	c.t.Helper()
 	want := digestOf(c.after)
-	if c.models.Held != a.Model || a.Model.Digest != want || a.Model.Step != lastStep || !c.models.Holds(c.request.Definition.Checkpoint) {
+	if c.models.Held != a.Model || a.Model.Digest != want || a.Model.Step != lastStep {
 		c.t.Errorf("held %+v", c.models.Held)
 	}
 	if shared := c.models.Shared(want); shared == nil || len(shared.Blobs) != len(c.after.Files)+len(c.after.Tensors) {
@@ -194,7 +194,7 @@ func TestInitialModel(t *testing.T) {
 	if err != nil || a.Model.Source != "initial" || a.Model.Step != 0 || a.Model.Digest != digestOf(want) {
 		t.Fatalf("got %+v, %v; want nil error and a.Model.Source == \"initial\" and a.Model.Step == 0 and a.Model.Digest == digestOf(want)", a.Model, err)
 	}
-	if !c.models.Holds(c.request.Definition.Checkpoint) || c.models.Shared(a.Model.Digest) != nil {
+	if c.models.Held != a.Model || a.Model.Origin != c.request.Definition.Checkpoint || c.models.Shared(a.Model.Digest) != nil {
 		t.Error("the model is not held, or it is shared")
 	}
 }
