@@ -60,7 +60,7 @@ func weigh(levels []uint8, reference uint8) (weights []uint64, sum uint64) {
 	return weights, sum
 }
 
-// FullBatchUnit is the number by which FullBatches multiplies sizes.
+// FullBatchUnit is the size of one sequence in FullBatches.
 const FullBatchUnit = 1 << 8
 
 // FullBatches returns the size of each member's full batch, multiplied by FullBatchUnit. levels contains

@@ -40,6 +40,10 @@ func (n *Node) openRounds() {
 			}
 			rs = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
 			before := n.rounds.of[round.Step-1]
+			rs.past = !running || i < len(rounds)-1
+			if rs.past || round.Step > rs.EpochStart && (before == nil || before.past) {
+				rs.Join()
+			}
 			if before != nil && before.EpochStart == rs.EpochStart {
 				rs.Follow(&before.Part)
 				if n.engine.Lag() > 1 {

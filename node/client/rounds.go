@@ -67,6 +67,7 @@ func findOtherModels(r *core.Replica, rs *roundState, s *coordinator.State, log 
 type roundState struct {
 	*tally.Tally
 	core.Part
+	past   bool              // the round was over when this client learned of it
 	start  wire.Head         // head of the run's log at the round's start; zero if no host signs heads
 	made   time.Time         // when this client's result was made; zero: not yet
 	shared time.Time         // when gossip first announced this client's result; zero: not yet

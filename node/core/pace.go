@@ -27,6 +27,7 @@ type pace struct {
 	batch  map[coordinator.ClientID]uint64    // size of a trainer's batch, as in full
 	full   map[coordinator.ClientID]uint64    // assign.FullBatches of the members
 
+	joined  bool // see Part.Join
 	guessed bool // the round waited because of a guess
 	guesses int  // number of earlier rounds of the epoch that did
 }
@@ -37,14 +38,17 @@ type need struct {
 	batch uint64 // 0: unknown
 }
 
-// of returns the time that the member needs for a batch of a size. A smaller batch may take as long,
-// because the time to send a result does not depend on the size of its batch.
-func (n need) of(batch uint64) time.Duration {
-	if n.batch == 0 || batch <= n.batch {
+// inProportion returns the time that the member needs for a batch of a size, in proportion to the size.
+func (n need) inProportion(batch uint64) time.Duration {
+	if n.batch == 0 || batch == 0 {
 		return n.time
 	}
 	return time.Duration(float64(n.time) * float64(batch) / float64(n.batch))
 }
+
+// of returns the time that a witness expects for a batch of a size. A smaller batch may take as long,
+// because the time to send a result does not depend on the size of its batch.
+func (n need) of(batch uint64) time.Duration { return max(n.time, n.inProportion(batch)) }
 
 // maxGuesses is the maximum number of rounds of an epoch that wait because of a guess. Malicious members
 // could otherwise use the guess in all rounds of an epoch.
@@ -105,6 +109,9 @@ func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 		return
 	}
 	p.came[id] = now
+	if p.joined {
+		return
+	}
 	since, ahead := p.begun[id]
 	if !ahead {
 		p.need[id] = need{now.Sub(p.opened), p.batch[id]}
@@ -115,14 +122,14 @@ func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 	if !known {
 		earlier = need{p.typical(), p.full[id]}
 	}
-	before := earlier.of(p.batch[id])
+	before := earlier.inProportion(p.batch[id])
 	// If the result may have been ready before the round, or its trainer may have started later, the
 	// trainer needed at most this time. Without this rule, a member that makes rounds longer would
 	// make all trainings seem longer. If the trainer's need is unknown, it remains unknown, because the
 	// trainer may be slower than most.
 	if before > 0 && (p.bound[id] || p.opened.Sub(since) >= before) {
 		if !known && took > before {
-			if most, waited := p.most[id]; !p.bound[id] && (!waited || took < most.of(p.batch[id])) {
+			if most, waited := p.most[id]; !p.bound[id] && (!waited || took < most.inProportion(p.batch[id])) {
 				p.most[id] = need{took, p.batch[id]}
 			}
 			return
@@ -147,19 +154,20 @@ func (p *pace) typical() time.Duration {
 
 // expected returns how long two thirds of the members need for full batches, or if that is unknown, a
 // guess, so that slower members can show their needs. A member whose need is unknown counts as slower
-// than all others.
+// than all others, or as if it needed the time that it trained and waited, which is also a guess.
 func (p *pace) expected(members []coordinator.ClientID) (need time.Duration, guessed bool) {
 	var needs []time.Duration
+	shown := 0
 	for _, id := range members {
 		if need, known := p.need[id]; known {
-			needs = append(needs, need.of(p.full[id]))
+			needs, shown = append(needs, need.of(p.full[id])), shown+1
 		} else if most, waited := p.most[id]; waited {
 			needs = append(needs, most.of(p.full[id]))
 		}
 	}
 	guess := p.typical() * 8 / 5
 	if count := max(1, assign.Quorum(len(members))); len(needs) >= count {
-		return min(guess, quickest(needs, count)), false
+		return min(guess, quickest(needs, count)), shown < count
 	}
 	return guess, true
 }

@@ -34,6 +34,11 @@ func NewPart(step uint32, elected bool, now time.Time) Part {
 	return Part{Step: step, Elected: elected, Opened: now, pace: newPace(now)}
 }
 
+// Join takes into account that the member did not see when the round's trainers started, for example
+// because it returned to the epoch. The needs would seem too short, so it waits for all results or for
+// the proofs of other witnesses.
+func (p *Part) Join() { p.pace.joined = true }
+
 // Divide takes into account that batches have different sizes. levels are the levels of the members.
 func (p *Part) Divide(members []coordinator.ClientID, levels []uint8, batches []assign.Assignment) {
 	p.pace.divide(members, levels, batches)
@@ -65,6 +70,9 @@ func (p *Part) complete(r Results, now time.Time) bool {
 		p.pace.arrived(id, now)
 	}
 	held, all := r.Awaited()
+	if p.pace.joined {
+		return len(held) == len(all)
+	}
 	quorum := assign.Quorum(len(all))
 	if len(held) < quorum {
 		p.Most = time.Time{}

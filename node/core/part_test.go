@@ -215,3 +215,27 @@ func TestWaitForUnknownNeeds(t *testing.T) {
 		})
 	}
 }
+
+// TestJoinedWitnessWaits checks that a witness that did not see the previous round neither measures needs
+// nor proves because of the time.
+func TestJoinedWitnessWaits(t *testing.T) {
+	part := NewPart(3, true, time.Unix(1000, 0))
+	part.Join()
+	if part.complete(sixTrainers(5), part.Opened.Add(time.Hour)) {
+		t.Error("the witness does not wait for the sixth result")
+	}
+	if len(part.pace.need) != 0 || len(part.pace.came) != 5 {
+		t.Errorf("the witness has %d needs and %d arrivals, want 0 and 5", len(part.pace.need), len(part.pace.came))
+	}
+	if !part.complete(sixTrainers(6), part.Opened.Add(time.Hour)) {
+		t.Error("the witness waits although it holds everything")
+	}
+	round := coordinator.Round{WitnessesElected: 6, WitnessesNeeded: 4, Witnesses: make([]coordinator.Witness, 2)}
+	if oneIsHonest(&round) {
+		t.Error("two of six witnesses may be dishonest")
+	}
+	round.Witnesses = make([]coordinator.Witness, 3)
+	if !oneIsHonest(&round) {
+		t.Error("one of three of six witnesses is honest")
+	}
+}

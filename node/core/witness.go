@@ -60,7 +60,7 @@ type witness struct {
 // results that can be expected.
 func (*witness) attest(c *common, e Attest) {
 	p := e.Part
-	complete := !e.Over && (p.Elected || !p.reported || e.Judges) && p.complete(e.Results, c.now)
+	complete := !e.Over && (p.Elected || !p.reported || e.Judges) && (p.complete(e.Results, c.now) || p.pace.joined && oneIsHonest(e.Round))
 	if complete && !p.reported {
 		p.reported = true
 		c.ready.HeldAll = true
@@ -68,6 +68,11 @@ func (*witness) attest(c *common, e Attest) {
 	if p.Elected && (e.Over || complete) && !c.witnessed(e.Round) {
 		c.ready.Prove = true
 	}
+}
+
+// oneIsHonest reports whether more witnesses have proved the round than can be dishonest.
+func oneIsHonest(r *coordinator.Round) bool {
+	return len(r.Witnesses) > int(r.WitnessesElected)-int(r.WitnessesNeeded)
 }
 
 // prove sends a proof. In a run with audits, the proof reveals a value.
