@@ -27,7 +27,7 @@ type aheadPlan struct {
 
 	batch    uint32 // sequences of a round; 0: 24
 	sequence int64  // a training takes this time for each sequence; 0: a time that does not depend on them
-	shares   bool   // members offer their speeds
+	shares   bool   // members offer their speeds, which determine their batches
 }
 
 // runAhead simulates a run of honest members. On most machines, a training takes 9 s.
@@ -63,7 +63,7 @@ func runAhead(t *testing.T, plan aheadPlan) (r aheadRun) {
 	if plan.batch == 0 {
 		plan.batch = 24
 	}
-	w := newWorld(Options{Seed: plan.seed, Clients: plan.clients, Rounds: rounds, Faults: scenario.NoFaults, rules: watch})
+	w := newWorld(Options{Seed: plan.seed, Clients: plan.clients, Rounds: rounds, Faults: scenario.NoFaults, Shares: plan.shares, rules: watch})
 	defer w.workers.Close()
 	w.plan.ApplyLag = plan.applyLag
 	k := &w.plan.Config
@@ -136,8 +136,8 @@ func TestTwoThirdsSetThePace(t *testing.T) {
 	}
 }
 
-// TestLargerBatchesCostNobody has equal members in rounds in which some batches have one sequence more
-// than others. The members with larger batches must not be late.
+// TestLargerBatchesCostNobody has equal members in rounds in which some batches have an additional
+// sequence. The members with larger batches must not be late.
 func TestLargerBatchesCostNobody(t *testing.T) {
 	for _, plan := range []aheadPlan{
 		{clients: 12, batch: 13}, {clients: 12, batch: 16}, {clients: 12, batch: 12, audits: 25}, {clients: 4, batch: 5}, {clients: 3, batch: 4},
@@ -147,6 +147,18 @@ func TestLargerBatchesCostNobody(t *testing.T) {
 			if r := runAhead(t, plan); r.late > 0 {
 				t.Errorf("%+v: %d late, %d dropped", plan, r.late, r.dropped)
 			}
+		}
+	}
+}
+
+// TestMuchSlowerMemberKeepsItsSeat has a member whose training takes ten times as long for each sequence. The
+// first round's batches are equal, so the member is late once. Then its batches follow its speed.
+func TestMuchSlowerMemberKeepsItsSeat(t *testing.T) {
+	for _, plan := range []aheadPlan{{applyLag: 1}, {applyLag: 2}, {applyLag: 1, audits: 25}} {
+		plan.clients, plan.seed, plan.slow, plan.longer = 8, 1, 1, 900
+		plan.batch, plan.sequence, plan.shares = 6400, second/100, true
+		if r := runAhead(t, plan); r.late > 1 || r.dropped > 0 {
+			t.Errorf("%+v: %d late, %d dropped", plan, r.late, r.dropped)
 		}
 	}
 }

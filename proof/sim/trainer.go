@@ -92,7 +92,7 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if p.machine.HasRole(scenario.SilentTrainer) && p.world.attacks.Chance(800) || p.machine.HasRole(scenario.Coalition) && p.world.attacks.Chance(100) {
 		return nil, 0, errSilent
 	}
-	if p.world.plan.Config.SharesBySpeed {
+	if p.world.plan.Config.SharesBySpeed && p.world.rules.took == nil {
 		p.offer(step)
 	}
 	late := int64(0)
