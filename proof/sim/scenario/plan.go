@@ -183,7 +183,7 @@ func (p *Plan) drawConfig(o Options) {
 			}
 		}
 	}
-	c.InitMinClients = min(c.InitMinClients, uint16(n-p.ejectable(n, c)))
+	c.InitMinClients = min(c.InitMinClients, max(c.MinClients, uint16(n-p.absent(n, c))))
 	tail := 2*rounds + 2
 	if c.EpochTime != 0 {
 		tail = 16
@@ -210,12 +210,15 @@ func (p *Plan) drawConfig(o Options) {
 	p.Config = c
 }
 
-// ejectable returns the number of clients that may be ejected for their signatures. No epoch may
-// depend on them.
-func (p *Plan) ejectable(n int, config coordinator.Config) int {
+// absent returns the number of clients that may be ejected for their signatures, or that flee again and
+// again. No epoch may depend on them.
+func (p *Plan) absent(n int, config coordinator.Config) int {
 	kinds := (p.Faults & (Equivocation | HiddenResult)).Each()
 	if len(kinds) > 0 && p.Faults&Coalition != 0 {
 		return CoalitionSize(n, config)
+	}
+	if p.Faults&Coalition == 0 {
+		kinds = (p.Faults & (Equivocation | HiddenResult | Fleeing)).Each()
 	}
 	return len(kinds) * MaxByzantine(n)
 }
