@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -50,7 +53,8 @@ type clients struct {
 	trainers []trainer
 	text     *local.Folder
 	lag      uint32
-	waiting  []sent // trained but not applied, oldest first
+	levels   []uint8 // of the clients' speeds; nil: equal shares
+	waiting  []sent  // trained but not applied, oldest first
 }
 
 // trainer is a client with DisTrO or local steps.
@@ -67,6 +71,7 @@ type trainer interface {
 type sent struct {
 	step     uint32
 	payloads [][]byte
+	votes    []uint8
 }
 
 func newClients(ctx context.Context, c *runCommand, o train.Options, text *local.Folder) (learner, error) {
@@ -80,7 +85,11 @@ func newClients(ctx context.Context, c *runCommand, o train.Options, text *local
 			ApplyLag: c.ApplyLag, Lookahead: c.Lookahead,
 		}
 	}
-	all := &clients{text: text, lag: uint32(c.ApplyLag)}
+	levels, err := c.levels()
+	if err != nil {
+		return nil, err
+	}
+	all := &clients{text: text, lag: uint32(c.ApplyLag), levels: levels}
 	for i := range c.Clients {
 		o.TrainerID = key(i)
 		one, err := newClient(ctx, o)
@@ -116,22 +125,20 @@ func key(client uint64) [32]byte { return [32]byte{byte(client) + 1} }
 
 func (c *clients) step(ctx context.Context, step uint32, id assign.BatchID) (s stepped, err error) {
 	now := sent{step: step}
-	count := uint64(len(c.trainers))
-	for i, trainer := range c.trainers {
-		share := assign.BatchID{Start: id.Start + id.Len()*uint64(i)/count, End: id.Start + id.Len()*uint64(i+1)/count}
-		sequences, err := c.text.Sequences(ctx, share)
+	for i, share := range c.shares(id) {
+		sequences, err := c.text.Sequences(ctx, share.Batch)
 		if err != nil {
 			return s, err
 		}
-		payload, mean, err := trainer.Train(ctx, step, data.Batch{ID: share, Sequences: sequences}, nil)
+		payload, mean, err := c.trainers[i].Train(ctx, step, data.Batch{ID: share.Batch, Sequences: sequences}, nil)
 		if err != nil {
 			return s, fmt.Errorf("client %d: %w", i, err)
 		}
-		if err := c.trainers[0].Verify(payload, step, share, key(uint64(i))); err != nil {
+		if err := c.trainers[0].Verify(payload, step, share.Batch, key(uint64(i))); err != nil {
 			return s, fmt.Errorf("client %d: %w", i, err)
 		}
-		now.payloads = append(now.payloads, payload)
-		s.loss += mean * float64(share.Len()) / float64(id.Len())
+		now.payloads, now.votes = append(now.payloads, payload), append(now.votes, share.Vote)
+		s.loss += mean * float64(share.Batch.Len()) / float64(id.Len())
 		s.bytes += len(payload)
 	}
 	c.waiting = append(c.waiting, now)
@@ -142,11 +149,50 @@ func (c *clients) step(ctx context.Context, step uint32, id assign.BatchID) (s s
 	return s, err
 }
 
+// shares returns the batch of each client, with its vote.
+func (c *clients) shares(id assign.BatchID) (shares []assign.Assignment) {
+	count := uint64(len(c.trainers))
+	for i := range count {
+		batch := assign.BatchID{Start: id.Start + id.Len()*i/count, End: id.Start + id.Len()*(i+1)/count}
+		shares = append(shares, assign.Assignment{Member: int(i), Batch: batch, Vote: assign.FullVote})
+	}
+	if c.levels == nil {
+		return shares
+	}
+	at := id.Start
+	for _, a := range assign.Batches(0, len(c.trainers), 0, 0, uint32(id.Len()), c.levels) {
+		shares[a.Member].Batch.End, shares[a.Member].Vote = a.Batch.Len(), a.Vote
+	}
+	for i := range shares {
+		shares[i].Batch.Start, shares[i].Batch.End = at, at+shares[i].Batch.End
+		at = shares[i].Batch.End
+	}
+	return shares
+}
+
+// levels returns the levels of the clients' speeds; nil: none.
+func (c *runCommand) levels() (levels []uint8, err error) {
+	if c.Speeds == "" {
+		return nil, nil
+	}
+	for text := range strings.SplitSeq(c.Speeds, ",") {
+		speed, err := strconv.ParseFloat(text, 64)
+		if err != nil || speed < 0.01 || speed > 100 {
+			return nil, fmt.Errorf("speeds %q: %q is not a number from 0.01 to 100", c.Speeds, text)
+		}
+		levels = append(levels, uint8(80+8*math.Log2(speed)))
+	}
+	if uint64(len(levels)) != c.Clients || c.OneReplica || c.Optimizer == "adamw" {
+		return nil, fmt.Errorf("speeds %q, clients %d, optimizer %s: want one speed per client with its own replica", c.Speeds, c.Clients, c.Optimizer)
+	}
+	return levels, nil
+}
+
 func (c *clients) applyOldest(ctx context.Context) error {
 	oldest := c.waiting[0]
 	c.waiting = c.waiting[1:]
 	for i, trainer := range c.trainers {
-		if err := trainer.Apply(ctx, oldest.step, oldest.payloads, nil, true); err != nil {
+		if err := trainer.Apply(ctx, oldest.step, oldest.payloads, oldest.votes, true); err != nil {
 			return fmt.Errorf("client %d: %w", i, err)
 		}
 	}

@@ -54,6 +54,8 @@ type runCommand struct {
 	OneBit   bool    `name:"1bit" default:"true" negatable:"" help:"DisTrO: send signs only."`
 	ApplyLag uint8   `default:"1" help:"DisTrO and local steps: rounds until results are applied."`
 
+	Speeds string `json:",omitempty" help:"DisTrO and local steps: relative speeds of the clients, such as 1,2,4, from which batches and votes follow."`
+
 	Lookahead bool `help:"DisTrO: compute gradients at the weights that the momentum predicts."`
 
 	InnerSteps uint16  `json:",omitempty" help:"Local steps: number of steps per client and round, each on its share of --batch."`
