@@ -106,6 +106,9 @@ func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.T
 		answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, batches),
 	}
 	rs.Divide(round.Members, round.Levels[:len(round.Members)], batches)
+	if config.SharesBySpeed {
+		rs.Promised(&round, batches, v.state.Model.MaxSeqLen)
+	}
 	rs.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	for i := range rs.Slots {
 		if owner, known := v.state.Member(rs.Slots[i].Owner); known {

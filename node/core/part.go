@@ -1,6 +1,8 @@
 package core
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -17,6 +19,8 @@ type Part struct {
 	Whole   time.Time // when the results of all healthy members were first seen to be here; zero: not yet, or not observed
 	Trained bool      // training has started
 
+	promised time.Duration // see Promised; zero: unknown
+
 	half time.Time // when half of the other trainers' results were first seen to be here; zero: not yet, or not observed
 
 	ahead assign.BatchID // batch of the next round whose training was started ahead; it starts ahead only once
@@ -28,6 +32,13 @@ type Part struct {
 	judged   bool                   // suspects is set
 	suspects []coordinator.ClientID // members whose results the witnesses do not hold
 }
+
+// Limits of the promised duration. Dishonest witnesses could otherwise lower the levels of members, so that
+// witnesses wait for a long time.
+const (
+	mostPromised = 24 * time.Hour
+	mostSlower   = 4 // times as long as two thirds of the members need
+)
 
 // NewPart returns the part of a member in a round that starts now.
 func NewPart(step uint32, elected bool, now time.Time) Part {
@@ -42,6 +53,25 @@ func (p *Part) Join() { p.pace.joined = true }
 // Divide takes into account that batches have different sizes. levels are the levels of the members.
 func (p *Part) Divide(members []coordinator.ClientID, levels []uint8, batches []assign.Assignment) {
 	p.pace.divide(members, levels, batches)
+}
+
+// Promised sets how long each training takes if members are as fast as their levels. The results of two thirds
+// of the members may come much earlier if the run does not know the speed of a fast member yet. A witness
+// then waits for the others.
+func (p *Part) Promised(round *coordinator.Round, trainers []assign.Assignment, seqLen uint32) {
+	levels := make([]uint8, 0, len(trainers))
+	for _, a := range trainers {
+		levels = append(levels, round.Levels[a.Member])
+	}
+	if len(levels) == 0 {
+		return
+	}
+	// Members far below this level have a larger share than they promised, and members far above it a smaller one.
+	reference := assign.Reference(levels)
+	if i := slices.Index(levels, reference); reference > 0 {
+		tokens := float64(trainers[i].Batch.Len()) * float64(seqLen)
+		p.promised = time.Duration(min(tokens/math.Exp2(float64(reference)/8), mostPromised.Seconds()) * float64(time.Second))
+	}
 }
 
 // Follow takes into account how long trainers needed in the epoch's previous rounds.
@@ -94,7 +124,8 @@ func (p *Part) WitnessWait() time.Duration {
 // awaited trainers. Too few members may have shown how long they need, for example in an epoch's first
 // rounds. The witness then waits longer, so that slower members can show it.
 func (p *Part) late(members []coordinator.ClientID, now time.Time) bool {
-	if !now.After(p.deadline(p.pace.typical())) {
+	typical := p.pace.typical()
+	if !now.After(p.deadline(max(typical, min(p.promised, mostSlower*typical)))) {
 		return false
 	}
 	need, guess := p.pace.expected(members)

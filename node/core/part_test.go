@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -52,6 +53,42 @@ func trainerIDs(numbers ...int) (ids []coordinator.ClientID) {
 		ids = append(ids, coordinator.ClientID{1, byte(n)})
 	}
 	return ids
+}
+
+// TestWitnessWaitsForPromises checks that a witness waits for members that are as fast as their levels, though two
+// thirds of the results came much earlier.
+func TestWitnessWaitsForPromises(t *testing.T) {
+	const level, tokens = 80, 1 << 10 // 2^(80/8) tokens per second
+	for name, test := range map[string]struct {
+		levels  []uint8
+		seconds int // of each training
+		waited  time.Duration
+		want    bool
+	}{
+		"without levels nobody promised anything":    {[]uint8{0, 0, 0, 0, 0, 0}, 20, 3 * time.Second, true},
+		"the others may need a quarter more":         {[]uint8{level, level, level, level, level, level}, 20, 15 * time.Second, false},
+		"and no longer":                              {[]uint8{level, level, level, level, level, level}, 20, 15*time.Second + 1, true},
+		"the few lowest levels promise nothing":      {[]uint8{level, level, level, level, 1, level}, 20, 15*time.Second + 1, true},
+		"at most four times as long as two thirds":   {[]uint8{level, level, level, level, level, level}, 100, 40*time.Second + 1, true},
+		"nobody waits less because of high promises": {[]uint8{level, level, level, level, level, level}, 1, 2500 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun, results := time.Unix(1, 0), sixTrainers(5)
+			p := NewPart(1, true, begun)
+			var round coordinator.Round
+			var trainers []assign.Assignment
+			for i, level := range test.levels {
+				round.Levels[i] = level
+				trainers = append(trainers, assign.Assignment{Member: i, Batch: assign.BatchID{End: uint64(test.seconds)}})
+			}
+			p.Promised(&round, trainers, tokens)
+			most := begun.Add(10 * time.Second)
+			p.complete(results, most)
+			if got := p.complete(results, most.Add(test.waited)); got != test.want {
+				t.Errorf("complete: %v", got)
+			}
+		})
+	}
 }
 
 // TestPaceAhead checks the measured needs of members that train ahead.
