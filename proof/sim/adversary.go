@@ -28,6 +28,9 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 		}
 		a = report
 	}
+	if change := p.world.rules.submits; change != nil {
+		a = change(p, a)
+	}
 	if p.machine.HasRole(scenario.LyingWitness) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:

@@ -102,6 +102,7 @@ func (h *host) start() {
 // begin starts the run.
 func (h *host) begin() *follow.Follower {
 	g := coordinator.Genesis{RunID: scenario.RunID, Host: scenario.HostID, Config: h.world.plan.Config, Model: model.Definition(), Draws: h.draws.Commitment()}
+	g.Model.MaxSeqLen = uint32(h.world.seqLen())
 	state, err := g.State()
 	if err != nil {
 		panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", h.world.options.Seed, err))
@@ -358,6 +359,9 @@ func (h *host) moved(before coordinator.RunState) {
 		return fmt.Sprintf("host: %v → %v, epoch %d, step %d, %d members, %d pending", before, s.RunState,
 			s.Progress.Epoch, s.Progress.Step, len(s.Epoch.Clients), len(s.Pending))
 	})
+	if w.rules.moved != nil {
+		w.rules.moved(h, before)
+	}
 }
 
 // withdraw withdraws a client from the run.

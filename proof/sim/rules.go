@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"context"
 	"fmt"
+
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
@@ -39,6 +41,25 @@ type rules struct {
 	took func(p *process, batch assign.BatchID) int64
 	// verified is called with every result that a client verifies.
 	verified func(p *process, step uint32, batch assign.BatchID, payload []byte)
+	// setup changes the plan and the cast of a run before it starts.
+	setup func(w *world)
+	// moved is called after a change of the host's run state.
+	moved func(h *host, before coordinator.RunState)
+	// machines replaces the speeds of machines; nil: random times.
+	machines machines
+	// submits changes an action that a client submits.
+	submits func(p *process, a coordinator.Action) coordinator.Action
+}
+
+// machines are the speeds of a run's machines.
+type machines interface {
+	// SeqLen returns the number of tokens of a sequence.
+	SeqLen() int
+	// Takes returns the time that a machine needs for the gradient of a batch.
+	Takes(m *machine, step uint32, sequences int) int64
+	// Delivers is called when a gradient is complete and its round has started. If it returns an error, the
+	// machine has no result.
+	Delivers(ctx context.Context, p *process, step uint32) error
 }
 
 func (r *rules) doApply(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {

@@ -41,6 +41,9 @@ func newWorld(o Options) *world {
 		hash: 0xcbf29ce484222325,
 	}
 	w.cast = cast.New(o.Seed, &w.plan)
+	if w.rules.setup != nil {
+		w.rules.setup(w)
+	}
 	w.registry, w.draws = signatures.New(), newDraws()
 	w.view = check.Run{View: w, Plan: &w.plan, Cast: w.cast, Registry: &w.registry, Redo: w.rules.redo}
 	w.newMachines()

@@ -25,6 +25,9 @@ type trainer struct {
 	step    uint32 // last applied step; 0: loaded since
 
 	speculation *speculation // nil: the model contains only applied results
+
+	from, takes int64 // start and duration of the running training, if rules determine it
+	sequences   int
 }
 
 // speculation is a speculative change of the model.
@@ -89,6 +92,9 @@ func (t *trainer) move(step uint32, payloads [][]byte, votes []uint8) (moved [][
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	p := t.process
+	if p.world.rules.machines != nil {
+		return t.trainAtSpeed(ctx, step, batch, begun)
+	}
 	if p.machine.HasRole(scenario.SilentTrainer) && p.world.attacks.Chance(800) || p.machine.HasRole(scenario.Coalition) && p.world.attacks.Chance(100) {
 		return nil, 0, errSilent
 	}
@@ -109,6 +115,41 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if p.machine.Honest() {
 		p.machine.history().checker.Trained(p.machine.Member, took, batch.ID.Len())
 	}
+	return t.result(ctx, step, batch, begun)
+}
+
+// trainAtSpeed trains for the time that the rules determine.
+func (t *trainer) trainAtSpeed(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	p := t.process
+	machines := p.world.rules.machines
+	t.from, t.sequences = p.world.now, len(batch.Sequences)
+	t.takes = machines.Takes(p.machine, step, t.sequences)
+	if err := p.wait(ctx, t.from+t.takes); err != nil {
+		return nil, 0, err
+	}
+	if p.machine.Honest() {
+		p.machine.history().checker.Trained(t.takes)
+	}
+	return t.result(ctx, step, batch, func(ctx context.Context) error {
+		if err := begun(ctx); err != nil {
+			return err
+		}
+		return machines.Delivers(ctx, p, step)
+	})
+}
+
+// Progress implements env.Progressive.
+func (t *trainer) Progress() (complete, begun float64) {
+	if t.takes == 0 || t.sequences == 0 {
+		return 0, 1 // unknown
+	}
+	done := min((t.process.world.now-t.from)*int64(t.sequences)/t.takes, int64(t.sequences))
+	return float64(done) / float64(t.sequences), float64(min(done+1, int64(t.sequences))) / float64(t.sequences)
+}
+
+// result makes the result of a batch from the present model, once its round has begun.
+func (t *trainer) result(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	p := t.process
 	from := t.model
 	if change := p.world.rules.trains; change != nil {
 		change(&from)
@@ -190,16 +231,24 @@ func (p *process) Batch(ctx context.Context, batch assign.BatchID) (data.Batch, 
 	}
 	sequences := make([][]int32, batch.Len())
 	for i := range sequences {
-		sequences[i] = sequence(batch.Start + uint64(i))
+		sequences[i] = w.sequence(batch.Start + uint64(i))
 	}
 	return data.Batch{ID: batch, Sequences: sequences}, nil
 }
 
 // sequence returns the tokens of a sequence. They contain its number.
-func sequence(number uint64) []int32 {
-	tokens := make([]int32, scenario.SeqLen+1)
+func (w *world) sequence(number uint64) []int32 {
+	tokens := make([]int32, w.seqLen()+1)
 	tokens[0] = int32(number)
 	return tokens
+}
+
+// seqLen returns the number of tokens of a sequence.
+func (w *world) seqLen() int {
+	if w.rules.machines != nil {
+		return w.rules.machines.SeqLen()
+	}
+	return scenario.SeqLen
 }
 
 // checkTokens checks that an honest member has read the sequences that its batch has in the host's round.
@@ -214,7 +263,7 @@ func (p *process) checkTokens(step uint32, batch data.Batch) {
 	var want [][]int32
 	for _, part := range round.Sequences(batch.ID) {
 		for number := part.Start; number < part.End; number++ {
-			want = append(want, sequence(number))
+			want = append(want, p.world.sequence(number))
 		}
 	}
 	if !slices.EqualFunc(batch.Sequences, want, slices.Equal) {
