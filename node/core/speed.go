@@ -13,8 +13,9 @@ const (
 	slowLevel       = 0.4 * 8 // a measurement shows that the machine is slow at present if it is lower by more
 )
 
-// meanWeight is the weight of a new measurement in the mean. Measurements with a noise of 6 percent
-// (0.7 levels) therefore change the mean by less than 0.2 levels.
+// meanWeight is the weight of a new measurement in the mean, so measurements with a noise of 6 percent (0.7
+// levels) change the mean by less than 0.2 levels. The first measurements have equal weights: one that is too
+// high would otherwise count for many rounds.
 const meanWeight = 0.1
 
 // speed estimates how many tokens a member trains per second, from measurements of whole trainings. All
@@ -22,6 +23,7 @@ const meanWeight = 0.1
 type speed struct {
 	mean        float64
 	newest      []float64 // at most three measurements, oldest first
+	count       int       // measurements in the mean
 	provisional bool      // the next measurement replaces mean, which is from a small or incomplete training
 }
 
@@ -38,7 +40,7 @@ func (s *speed) isKnown() bool { return len(s.newest) > 0 }
 
 // guess sets an estimate until the first measurement.
 func (s *speed) guess(level float64) {
-	s.mean, s.newest, s.provisional = level, []float64{level}, true
+	s.mean, s.newest, s.count, s.provisional = level, []float64{level}, 0, true
 }
 
 // add adds a measurement. The mean follows slowly. If the median of the newest three measurements is far from
@@ -46,7 +48,7 @@ func (s *speed) guess(level float64) {
 // differs from the others changes nothing.
 func (s *speed) add(level float64) {
 	if !s.isKnown() || s.provisional {
-		s.mean, s.newest, s.provisional = level, []float64{level}, false
+		s.mean, s.newest, s.count, s.provisional = level, []float64{level}, 1, false
 		return
 	}
 	s.newest = append(s.newest, level)
@@ -55,9 +57,10 @@ func (s *speed) add(level float64) {
 	median := sorted[(len(sorted)-1)/2] // the lower of two
 	switch {
 	case math.Abs(median-s.mean) > otherLevel:
-		s.mean = median
+		s.mean, s.count = median, 1
 	case math.Abs(level-s.mean) <= otherLevel:
-		s.mean += meanWeight * (level - s.mean)
+		s.count++
+		s.mean += max(meanWeight, 1/float64(s.count)) * (level - s.mean)
 	}
 }
 

@@ -115,3 +115,15 @@ func TestLevelOfASpeed(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstMeasurementsAreEqual checks that the first measurement does not dominate the mean.
+func TestFirstMeasurementsAreEqual(t *testing.T) {
+	var s speed
+	s.guess(60)
+	for _, level := range []float64{81, 79, 80, 78} {
+		s.add(level)
+	}
+	if s.mean != 79.5 {
+		t.Errorf("the mean is %v, want 79.5", s.mean)
+	}
+}
