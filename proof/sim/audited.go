@@ -20,10 +20,13 @@ import (
 type audited struct {
 	*trainer
 	toy.Part
+
+	interrupted audit.Recomputation // without its applied results
+	remaining   int64               // time that it still needs
 }
 
 func newAudited(t *trainer) *audited {
-	return &audited{t, toy.Part{Optimizer: toy.Optimizer{Trainer: t.process.machine.ID}}}
+	return &audited{trainer: t, Part: toy.Part{Optimizer: toy.Optimizer{Trainer: t.process.machine.ID}}}
 }
 
 // fingerprint returns a hash of the weights.
@@ -115,13 +118,28 @@ func (a *audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 	return a.Part.Decode(payload[min(len(payload), model.ResultSize):])
 }
 
-// Recompute implements env.Auditor. It takes as long as a training step.
+// continues reports whether a recomputation was interrupted, and no other began after it.
+func (a *audited) continues(x audit.Recomputation) bool {
+	i := a.interrupted
+	return i.Step != 0 && i.Step == x.Step && i.Trainer == x.Trainer && i.Shaken == x.Shaken
+}
+
+// Recompute implements env.Auditor. It takes as long as a training step. On machines with a time for each sequence, it
+// continues an interrupted recomputation.
 func (a *audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	a.takeBack()
 	p := a.process
-	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)); err != nil {
+	if !a.continues(x) {
+		a.interrupted, a.remaining = audit.Recomputation{}, p.machine.computes(batch.ID)
+	}
+	begun := p.world.now
+	if err := p.wait(ctx, begun+a.remaining); err != nil {
+		if a.remaining -= p.world.now - begun; p.machine.sequence > 0 {
+			a.interrupted = audit.Recomputation{Step: x.Step, Trainer: x.Trainer, Shaken: x.Shaken}
+		}
 		return nil, err
 	}
+	a.interrupted = audit.Recomputation{}
 	gradient, err := a.Recomputed(x, batch.Sequences)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ type machine struct {
 	starved    int64 // end of the time in which its processor is stalled
 	trainTime  int64 // maximum
 	trainLeast int64
+	sequence   int64 // time for each sequence of a batch, in place of trainTime; 0: none
 	quantum    int64 // minimum time between two wakeups
 	latency    int64 // to every peer
 	nonce      uint64

@@ -98,14 +98,14 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if p.machine.HasRole(scenario.SilentTrainer) && p.world.attacks.Chance(800) || p.machine.HasRole(scenario.Coalition) && p.world.attacks.Chance(100) {
 		return nil, 0, errSilent
 	}
-	if p.world.plan.Config.SharesBySpeed && p.world.rules.took == nil {
+	if p.world.plan.Config.SharesBySpeed && p.world.rules.took == nil && p.machine.sequence == 0 {
 		p.offer(step)
 	}
 	late := int64(0)
 	if p.machine.HasRole(scenario.Coalition) {
 		late = p.dawdle()
 	}
-	took := p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)
+	took := p.machine.computes(batch.ID)
 	if change := p.world.rules.took; change != nil {
 		took = change(p, batch.ID)
 	}
@@ -128,7 +128,7 @@ func (t *trainer) trainAtSpeed(ctx context.Context, step uint32, batch data.Batc
 		return nil, 0, err
 	}
 	if p.machine.Honest() {
-		p.machine.history().checker.Trained(t.takes)
+		p.machine.history().checker.Trained(p.machine.Member, t.takes, batch.ID.Len())
 	}
 	return t.result(ctx, step, batch, func(ctx context.Context) error {
 		if err := begun(ctx); err != nil {
@@ -166,6 +166,14 @@ func (t *trainer) result(ctx context.Context, step uint32, batch data.Batch, beg
 		payload = model.Spoil(payload, p.world.attacks)
 	}
 	return payload, 2 + float64(batch.ID.Start%16)/100, nil // a loss that depends on the batch, as in real models
+}
+
+// computes draws how long the gradient of a batch takes.
+func (m *machine) computes(batch assign.BatchID) int64 {
+	if m.sequence > 0 {
+		return int64(batch.Len()) * m.random.Between(m.sequence*95/100, m.sequence*105/100)
+	}
+	return m.random.Between(m.trainLeast, m.trainTime)
 }
 
 func (t *trainer) Verify(payload []byte, step uint32, batch assign.BatchID, owner [32]byte) error {
