@@ -235,7 +235,7 @@ var mutants = []mutation{
 	{"share.c", "below <= count / 3", "below <= count / 2"},
 	{"share.c", "below <= count / 3", "below < count / 3"},
 	{"share.c", "left -= x->size[group] * x->members[group];", ""},
-	{"share.c", "if (x.size[group] == 0) x.more[group]--;", "x.more[group]--;"},
+	{"share.c", "if (x.size[group] == 0 && x.more[group] == 0) continue;", "if (x.size[group] == 0) continue;"},
 	{"share.c", "for (uint32_t group = SHARE_GROUPS; group-- > 0;) {", "for (uint32_t group = 0; group < SHARE_GROUPS; group++) {"},
 	{"share.c", "if (x.draws) assign_in_order", "if (0) assign_in_order"},
 	{"share.c", " && x->more[group] < x->members[group]", " && left > 0"},

@@ -58,6 +58,7 @@ func suites(operations int) []suite {
 		{"lateness", seeds(operations/2, lateness)},
 		{"offers", seeds(operations, offers)},
 		{"limits of levels", levelLimits},
+		{"lost stretches", lostStretches},
 		{"epoch needs newcomers", epochNeedsNewcomers},
 		{"seats", seeds(operations, seats)},
 		{"many checkpoints", manyCheckpoints},
