@@ -269,6 +269,9 @@ func (g *generator) fillLost(s *coordinator.State) {
 		s.Marks = append(s.Marks, coordinator.Mark{Step: step, Data: data})
 		data += uint64(g.IntN(400))
 	}
+	if n := len(s.Marks); n > 0 && g.rarely(3) { // after the model, no sequence was fresh, or one
+		s.Marks[n-1].Data = s.Progress.DataIndex - uint64(g.IntN(2))
+	}
 }
 
 // fillUploads makes the checkpoint a model from peers, and adds earlier models and uploads of them.

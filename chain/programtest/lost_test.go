@@ -24,6 +24,13 @@ func lostStretches(r *pair) error {
 			}
 		}
 	}
+	c.change(func(s *coordinator.State) { // as if the model had been replaced in a pause
+		s.OriginStep = s.Progress.Step - 2
+		s.Marks = []coordinator.Mark{{Step: s.OriginStep - 1, Data: 64}}
+	})
+	for _, id := range c.r.s.CurrentRound().Members {
+		c.must(id, coordinator.ReportCheckpoint{Step: c.r.s.Progress.Step, Digest: clientID(50_000)})
+	}
 	for warming := range uint8(16) {
 		c.change(func(s *coordinator.State) { s.CurrentRound().Warming[0] = warming })
 		c.play(true)
