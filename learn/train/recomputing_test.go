@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"weak"
 
@@ -308,5 +309,32 @@ func TestKeptRecomputationsTakeAGradient(t *testing.T) {
 		if _, err := a.verifier.Recompute(ctx, a.question(1), batch); !errors.Is(err, context.Canceled) || a.verifier.keeper.kept != nil {
 			t.Errorf("without memory: error %v, kept: %v", err, a.verifier.keeper.kept != nil)
 		}
+	}
+}
+
+// TestKeeperIsSafe uses a keeper as an auditor's loop and a trainer do at the same time. It needs no tensors, so that
+// the race detector can run it.
+func TestKeeperIsSafe(t *testing.T) {
+	k := newKeeper()
+	k.available = func() uint64 { return 10 }
+	var group sync.WaitGroup
+	for step := range uint32(4) {
+		group.Go(func() {
+			for range 1000 {
+				r := k.take(audit.Recomputation{Step: step, Applied: make([]audit.Applied, 1)}, [32]byte{})
+				if len(r.x.Applied) != 1 || r.x.Step != step {
+					t.Errorf("took step %d with %d applied rounds", r.x.Step, len(r.x.Applied))
+					return
+				}
+				r.bytes = uint64(step) * 5 // 15 bytes are too much
+				k.keep(r)
+				k.drop(func(r *recomputing) bool { return r.x.Step == step+1 })
+				k.relieve()
+			}
+		})
+	}
+	group.Wait()
+	if k.relieve(); k.kept != nil && (k.kept.bytes == 0 || k.kept.bytes > 10) {
+		t.Errorf("%d bytes are kept", k.kept.bytes)
 	}
 }
