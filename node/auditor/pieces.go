@@ -14,9 +14,9 @@ func (a *Auditor) dropUnfinished() {
 	a.Engine.Auditor().Abandon(q.Step, q.Trainer)
 }
 
-// hasTurn reports whether a case may use the trainer. If another one was interrupted, it goes on first: the trainer
-// would drop its progress if it interrupted a second one. Trials precede reviews, and cases that may end in an
-// accusation precede other reviews.
+// hasTurn reports whether a case may use the trainer. The case whose recomputation was interrupted has precedence,
+// because the trainer would drop its progress for the progress of a second case. Trials precede reviews, and cases
+// that may end in an accusation precede other reviews.
 func (a *Auditor) hasTurn(q *auditCase) bool {
 	switch {
 	case a.unfinished == nil, a.unfinished.resultID == q.resultID:

@@ -52,7 +52,7 @@ func TestInterruptedRecomputationsGoOnFirst(t *testing.T) {
 }
 
 // TestSecondRecomputationsWait checks that no other review begins in the short pause after an interruption, because
-// the trainer keeps the progress of one recomputation. A trial begins, and the review goes on after it.
+// the trainer keeps the progress of one recomputation. A trial begins, and the review continues after the trial.
 func TestSecondRecomputationsWait(t *testing.T) {
 	for _, trial := range []bool{false, true} {
 		r := newRig(t, nil)
