@@ -32,6 +32,9 @@ type Model struct {
 	// Activations is the minimum number of values that training keeps for each token for the backward pass, and
 	// Recomputed the same with Batch.Recompute.
 	Activations, Recomputed uint64
+	// Layer is the number of values of the largest layer for each token. The backward pass needs as many for the
+	// gradients in a layer, and again as many with Batch.Recompute. Activations and Recomputed include both.
+	Layer uint64
 }
 
 // Batch describes how gradients are computed. With zero Sequences a prediction contains no activations.
@@ -100,7 +103,8 @@ func (t Training) Needs() Needs {
 
 // Parts lists the parts of the memory.
 //
-// The first device has the optimizer's state. Further devices only compute gradients. With devices, the main memory has
+// The first device has the optimizer's state. Further devices compute gradients, and copy their weights for speculation
+// and lookahead. With devices, the main memory has
 // a copy of the weights for checkpoints and for other members.
 func (t Training) Parts() []Part {
 	all := t.computing()
@@ -109,10 +113,13 @@ func (t Training) Parts() []Part {
 			continue
 		}
 		p := Part{Name: array.name, Later: array.when == later}
-		if t.Batch.Devices > 0 {
-			p.Device = array.bytes
-		} else {
+		switch {
+		case t.Batch.Devices == 0:
 			p.Host = array.bytes
+		case t.Batch.Devices > 1 && array.name == copyOfWeights && t.copiedByAll():
+			p.Device, p.Further = array.bytes, array.bytes
+		default:
+			p.Device = array.bytes
 		}
 		all = append(all, p)
 	}
@@ -182,7 +189,7 @@ func (t Training) arrays() []array {
 			{"residual before the newest result", audited, always},
 			{"running means", plus(weights, second), saved},
 			{"momentum of the rounds", outer, saved},
-			{"copy of the weights", weights, always},
+			{copyOfWeights, weights, always},
 		}
 	case o.AdamW != nil && o.Distro == nil:
 		return []array{{"running means", times(2, weights), saved}}
@@ -190,22 +197,29 @@ func (t Training) arrays() []array {
 		return []array{
 			{"momentum", weights, saved},
 			{"momentum before the newest result", audited, always},
-			{"copy of the weights", t.copied(), later},
+			{copyOfWeights, t.copied(), later},
 		}
 	}
 }
 
-// copied returns the bytes of the copy of the weights that DisTrO keeps. Lookahead always needs the copy. Speculation
-// needs the copy, and members do not speculate with large models.
+// copyOfWeights is the name of the array that restores weights.
+const copyOfWeights = "copy of the weights"
+
+// copied returns the bytes of the copy of the weights that DisTrO keeps. On a device, audits need it too, except for
+// large models.
 func (t Training) copied() uint64 {
-	d := t.Optimizer.Distro
-	switch {
-	case d == nil:
-		return 0
-	case d.Lookahead, !t.Alone && d.Lag() == 1 && t.Model.Weights() <= required.MaxCopied:
+	audits := t.Audited && t.Batch.Devices > 0 && t.Model.Weights() <= required.MaxCopied
+	if t.Optimizer.Distro != nil && (audits || t.copiedByAll()) {
 		return t.Model.Weights()
 	}
 	return 0
+}
+
+// copiedByAll reports whether all devices keep the copy of DisTrO. Lookahead always needs the copy. Speculation
+// needs the copy, and members do not speculate with large models.
+func (t Training) copiedByAll() bool {
+	d := t.Optimizer.Distro
+	return d != nil && (d.Lookahead || !t.Alone && d.Lag() == 1 && t.Model.Weights() <= required.MaxCopied)
 }
 
 // Weights returns the bytes of all weights in f32, at most math.MaxUint64.
@@ -239,20 +253,24 @@ func (t Training) disk() uint64 {
 // learn/torch/shim/ends.cc.
 const logitsOnCPU, logitsOnDevice = 32 << 20, 256 << 20
 
-// Working returns the minimum memory of a micro batch when its forward pass ends: saved activations, and logits.
+// Working returns the minimum memory of a micro batch: saved activations, and then the logits or the gradients in a
+// layer, whichever is larger.
 func (t Training) Working() uint64 {
-	b, size, limit, kept := t.Batch, uint64(Value), uint64(logitsOnCPU), t.Model.Activations
+	b, size, limit := t.Batch, uint64(Value), uint64(logitsOnCPU)
 	if b.TwoBytes {
 		size = 2
 	}
 	if b.Devices > 0 {
 		limit = logitsOnDevice
 	}
+	all, layer := t.Model.Activations, t.Model.Layer
 	if b.Recompute {
-		kept = t.Model.Recomputed
+		all, layer = t.Model.Recomputed, times(2, layer)
 	}
+	layer = min(layer, all)
 	tokens, row := times(uint64(max(b.Sequences, 0)), b.Tokens), times(size, t.Model.Vocabulary)
-	return plus(times(times(tokens, kept), size), min(times(tokens, row), max(limit, times(64, row))))
+	bytes, logits := times(tokens, size), min(times(tokens, row), max(limit, times(64, row)))
+	return plus(times(bytes, all-layer), max(logits, times(bytes, layer)))
 }
 
 // plus adds sizes. A sum that is too large becomes the largest number.

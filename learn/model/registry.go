@@ -34,13 +34,15 @@ type Description struct {
 	// Activations is the minimum number of values that training keeps for each token for the
 	// backward pass, and Recomputed the same with Options.Recompute.
 	Activations, Recomputed int64
+	// Layer is the part of Activations that a backward pass needs for the gradients in the largest layer.
+	Layer int64
 }
 
 // Memory returns the sizes that package memory needs.
 func (d Description) Memory() memory.Model {
 	return memory.Model{
 		Parameters: uint64(d.NumParameters), Matrices: uint64(d.NumHidden), Vocabulary: uint64(d.VocabSize),
-		Activations: uint64(d.Activations), Recomputed: uint64(d.Recomputed),
+		Activations: uint64(d.Activations), Recomputed: uint64(d.Recomputed), Layer: uint64(d.Layer),
 	}
 }
 
@@ -91,7 +93,7 @@ var dense = architecture{
 		}
 		return Description{
 			Architecture: c.Architecture, VocabSize: c.VocabSize, MaxTokens: c.MaxPositionEmbeddings, NumParameters: llama.NumParameters(c),
-			NumHidden: llama.NumHidden(c), Experts: c.Experts.Count > 0, Activations: llama.Activations(c, false), Recomputed: llama.Activations(c, true),
+			NumHidden: llama.NumHidden(c), Experts: c.Experts.Count > 0, Activations: llama.Activations(c, false), Recomputed: llama.Activations(c, true), Layer: llama.LargestLayer(c),
 		}, nil
 	},
 	init: func(config []byte, seed uint64, made func(int64)) ([]safetensors.Tensor, error) {
@@ -122,7 +124,7 @@ var deepSeek = architecture{
 		}
 		return Description{
 			Architecture: c.Architecture, VocabSize: c.VocabSize, MaxTokens: c.MaxPositionEmbeddings, NumParameters: deepseek.NumParameters(c),
-			NumHidden: deepseek.NumHidden(c), Experts: c.NumExperts > 0, Activations: deepseek.Activations(c, false), Recomputed: deepseek.Activations(c, true),
+			NumHidden: deepseek.NumHidden(c), Experts: c.NumExperts > 0, Activations: deepseek.Activations(c, false), Recomputed: deepseek.Activations(c, true), Layer: deepseek.LargestLayer(c),
 		}, nil
 	},
 	init: func(config []byte, seed uint64, made func(int64)) ([]safetensors.Tensor, error) {

@@ -8,18 +8,11 @@ package llama
 // recomputes one sublayer or layer at a time.
 func Activations(c Config, recompute bool) (numbers int64) {
 	halves := c.notLlama() == ""
-	width, heads, values := int64(c.HiddenSize), int64(c.NumAttentionHeads*c.HeadDim), int64(c.NumKeyValueHeads*c.HeadDim)
-	largest := int64(0)
+	width, largest := int64(c.HiddenSize), LargestLayer(c)
 	for i := range c.NumHiddenLayers {
-		inner := int64(c.IntermediateSize)
-		if c.sparse(i) {
-			inner = int64(c.Experts.PerToken*c.Experts.IntermediateSize + c.Experts.Shared)
-		}
-		layer := 2*width + 2*heads + 2*values + 2*inner
-		largest = max(largest, layer)
 		switch {
 		case !recompute:
-			numbers += layer
+			numbers += c.kept(i)
 		case halves:
 			numbers += 2 * width
 		default:
@@ -30,4 +23,21 @@ func Activations(c Config, recompute bool) (numbers int64) {
 		largest *= 2
 	}
 	return numbers + largest + 2*width // plus the input of the head, with its gradient
+}
+
+// LargestLayer returns the number of values that a layer keeps in memory for each token, for the layer with the most.
+func LargestLayer(c Config) (largest int64) {
+	for i := range c.NumHiddenLayers {
+		largest = max(largest, c.kept(i))
+	}
+	return largest
+}
+
+// kept returns the number of values that layer i keeps in memory for each token without recompute.
+func (c Config) kept(i int) int64 {
+	inner := int64(c.IntermediateSize)
+	if c.sparse(i) {
+		inner = int64(c.Experts.PerToken*c.Experts.IntermediateSize + c.Experts.Shared)
+	}
+	return 2*int64(c.HiddenSize) + 2*int64(c.NumAttentionHeads*c.HeadDim) + 2*int64(c.NumKeyValueHeads*c.HeadDim) + 2*inner
 }
