@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/proof/testbed"
+	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
@@ -38,6 +39,43 @@ func TestSharesBySpeed(t *testing.T) {
 	}
 }
 
+// TestSlowJurorsEjectAFastCheat has a cheat that is four times as fast as most of the six honest members, and gets
+// the largest batches. Jurors need several rounds to repeat such a batch. They must eject the cheat and no other
+// member.
+func TestSlowJurorsEjectAFastCheat(t *testing.T) {
+	t.Parallel()
+	n := newSharesNetwork(t, rules{clients: 7, minClients: 2, roundsPerEpoch: 400, steps: 400}, 220)
+	n.change("verification_percent = 0", "verification_percent = 30")
+	n.startServer()
+	cheat := n.startThrottled("cheat", 5*time.Millisecond, "-cheat")
+	var honest []*client
+	for i := range 6 {
+		each := 20 * time.Millisecond
+		if i == 0 {
+			each = 40 * time.Millisecond
+		}
+		honest = append(honest, n.startThrottled(fmt.Sprintf("client-%d", i+1), each))
+	}
+	waitFor[event.Ready](honest[0])
+	awaitEjections(honest[0], 1, 4*time.Minute)
+	largest := uint64(0)
+	for _, r := range readShares(t, n) {
+		if size := r.sizes[cheat.id]; size > 0 {
+			largest = max(largest, size)
+			t.Log(r.step, size, r.of(honest), r.unfit)
+		}
+	}
+	var ejected []string
+	for _, e := range honest[0].events() {
+		if at, ok := e.Body.(event.Ejected); ok {
+			ejected = append(ejected, at.Client)
+		}
+	}
+	if !slices.Equal(ejected, []string{cheat.id}) || largest < 60 {
+		t.Errorf("ejected: %v, want %v; its largest batch has %d of 220 sequences", ejected, cheat.id, largest)
+	}
+}
+
 // newSharesNetwork is newNetwork with the dummy model, shares by speed, and rounds of some number of sequences.
 func newSharesNetwork(t *testing.T, r rules, batch int) *network {
 	t.Helper()
@@ -55,12 +93,12 @@ func newSharesNetwork(t *testing.T, r rules, batch int) *network {
 }
 
 // startThrottled starts a client that takes a time for each sequence.
-func (n *network) startThrottled(name string, each time.Duration) *client {
+func (n *network) startThrottled(name string, each time.Duration, flags ...string) *client {
 	n.t.Helper()
 	c := n.newClient(name)
 	c.throttle(each)
-	c.process = start(n.t, c.name, filepath.Join(c.dir, "output.log"), filepath.Join(n.dir, "throttled"), nil,
-		"-server", n.address, "-run", "e2e", "-key", c.key, "-events", c.eventsPath(), "-each", filepath.Join(c.dir, "each.txt"))
+	flags = append(flags, "-server", n.address, "-run", "e2e", "-key", c.key, "-events", c.eventsPath(), "-each", filepath.Join(c.dir, "each.txt"))
+	c.process = start(n.t, c.name, filepath.Join(c.dir, "output.log"), filepath.Join(n.dir, "throttled"), nil, flags...)
 	return c
 }
 
