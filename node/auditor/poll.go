@@ -15,7 +15,7 @@ const (
 
 const (
 	requestTimeout = 5 * time.Second        // for one request to one peer
-	busyPause      = 200 * time.Millisecond // pause after other work cancelled a recomputation
+	busyPause      = 200 * time.Millisecond // pause after a recomputation took too long
 )
 
 // poll repeats a request until it is answered, one attempt at a time.

@@ -70,8 +70,8 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 				a.unfinished = q
 				if m.within > 0 {
 					a.took = max(a.took, q.spent)
+					q.poll.again = a.Tasks.Now().Add(busyPause)
 				}
-				q.poll.again = a.Tasks.Now().Add(busyPause)
 			default:
 				q.spent = 0
 				q.poll.again = a.Tasks.Now().Add(longestPause)
