@@ -12,7 +12,7 @@ const levelsPerOctave = 8
 // times and at least 1/16 of the share of a trainer with the reference level.
 const ShareRange = 4 * levelsPerOctave
 
-// auditRange is how far, in a run with audits, a level of the fastest tenth may be above the other levels: a factor of 4.
+// auditRange is how far, in a run with audits, a level of the fastest third may be above the other levels: a factor of 4.
 const auditRange = 2 * levelsPerOctave
 
 // mantissas contains round(256 × 2^(i/8)).
@@ -95,10 +95,12 @@ func weight(above int) uint64 {
 	return mantissas[above%levelsPerOctave] << (above / levelsPerOctave)
 }
 
-// CutFastest cuts the levels of the fastest tenth of the members to at most auditRange above the highest level of the
-// others. So more than a tenth of the members can repeat any batch of a round in at most four times its time.
+// CutFastest cuts the levels of the fastest members, fewer than a third but at least one, to at most auditRange above
+// the highest level of the others. So at least a third of the members can repeat any batch of a round in at most four
+// times its time. These members are not all in a coalition of fewer than a third, which could otherwise have batches
+// that no honest member is fast enough to audit.
 func CutFastest(levels []uint8) {
-	fastest := (len(levels) + 9) / 10
+	fastest := max(1, (len(levels)-1)/3)
 	if fastest >= len(levels) {
 		return
 	}

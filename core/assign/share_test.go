@@ -68,8 +68,8 @@ func TestCutFastest(t *testing.T) {
 		{"speeds 1:4:16", []uint8{80, 112, 96}, []uint8{80, 112, 96}},
 		{"equal levels", []uint8{80, 80, 80, 80}, []uint8{80, 80, 80, 80}},
 		{"one of ten", []uint8{80, 80, 80, 80, 80, 80, 80, 80, 80, 97}, []uint8{80, 80, 80, 80, 80, 80, 80, 80, 80, 96}},
-		{"two of ten", []uint8{80, 80, 80, 80, 112, 80, 80, 80, 80, 140}, []uint8{80, 80, 80, 80, 112, 80, 80, 80, 80, 128}},
-		{"two of eleven", []uint8{80, 80, 80, 80, 112, 80, 80, 80, 80, 140, 80}, []uint8{80, 80, 80, 80, 96, 80, 80, 80, 80, 96, 80}},
+		{"three of ten", []uint8{80, 80, 90, 80, 112, 80, 80, 98, 80, 140}, []uint8{80, 80, 90, 80, 106, 80, 80, 98, 80, 106}},
+		{"four of ten", []uint8{80, 80, 80, 80, 112, 80, 140, 140, 80, 140}, []uint8{80, 80, 80, 80, 112, 80, 128, 128, 80, 128}},
 		{"without levels", []uint8{0, 0, 0, 100}, []uint8{0, 0, 0, 16}},
 		{"highest levels", []uint8{250, 250, 255}, []uint8{250, 250, 255}},
 	}
@@ -81,8 +81,8 @@ func TestCutFastest(t *testing.T) {
 	}
 }
 
-// TestManyRepeatAnyBatch checks that more than a tenth of the members are at most four times slower than any member,
-// and that only a tenth of the levels change.
+// TestManyRepeatAnyBatch checks that at least a third of the members are at most four times slower than any member,
+// and that fewer levels change.
 func TestManyRepeatAnyBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		levels := drawLevels(t)
@@ -97,7 +97,7 @@ func TestManyRepeatAnyBatch(t *testing.T) {
 				changed++
 			}
 		}
-		if tenth := (len(levels) + 9) / 10; near <= tenth && near < len(levels) || changed > tenth {
+		if fewer := max(1, (len(levels)-1)/3); near <= fewer && near < len(levels) || changed > fewer {
 			t.Fatalf("%v became %v: %d are near the highest level, %d changed", levels, cut, near, changed)
 		}
 	})

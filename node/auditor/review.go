@@ -120,7 +120,7 @@ func (a *Auditor) throw(step uint32) {
 	a.reviews[key] = &review{auditCase: auditCase{resultID: key}}
 }
 
-// largestTimes is how many times as large as its own batch a batch may be that a member audits. A tenth of the members
+// largestTimes is how many times as large as its own batch a batch may be that a member audits. A third of the members
 // are at most four times slower than the fastest one (assign.CutFastest). The rest allows for rounds whose trainers are
 // slower, so that all of them have larger batches.
 const largestTimes = 6

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -16,6 +17,7 @@ type speedsPlan struct {
 	audits   uint8   // verification_percent
 	applyLag uint32
 	rounds   uint32
+	batch    uint32                  // sequences of a round; 0: as many as the members train in ten seconds
 	roles    map[int]scenario.Faults // Byzantine members
 	starved  bool                    // members are slower for some time
 }
@@ -63,7 +65,7 @@ func runSpeeds(t *testing.T, plan speedsPlan) (r speedsRun) {
 	k.MaxRoundTrainTime, k.RoundWitnessTime = 60_000, 3000
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps = plan.rounds, 0, plan.rounds
 	k.EjectionEpochs, k.ProbationSteps = 1, 0
-	size := uint32(sum * 10 * int64(100-plan.audits) / 100)
+	size := cmp.Or(plan.batch, uint32(sum*10*int64(100-plan.audits)/100))
 	k.GlobalBatchSizeStart, k.GlobalBatchSizeEnd, k.GlobalBatchSizeWarmupTokens = size, size, 0
 	w.begin()
 	if plan.starved {
@@ -220,7 +222,10 @@ func TestAuditsBySpeed(t *testing.T) {
 		"a fast cheat":         {seed: 2, speeds: threeSpeeds(12), rounds: 50, roles: cheat(11)},
 		"a slow cheat":         {seed: 2, speeds: threeSpeeds(12), rounds: 20, roles: cheat(0)},
 		"the only fast member": {seed: 1, speeds: append(slices.Repeat([]int64{16}, 11), 64), rounds: 45, roles: cheat(11)},
-		"members that starve":  {seed: 2, speeds: threeSpeeds(12), rounds: 50, roles: cheat(11), starved: true},
+		"only cheats are fast": {seed: 2, speeds: append(slices.Repeat([]int64{4}, 9), 64, 64, 64, 64), rounds: 70, batch: 270, roles: map[int]scenario.Faults{
+			9: scenario.CheatingTrainer, 10: scenario.CheatingTrainer, 11: scenario.CheatingTrainer, 12: scenario.CheatingTrainer,
+		}},
+		"members that starve": {seed: 2, speeds: threeSpeeds(12), rounds: 50, roles: cheat(11), starved: true},
 		"a fast cheat's allies": {seed: 1, speeds: threeSpeeds(16), rounds: 100, roles: map[int]scenario.Faults{
 			15: scenario.CheatingTrainer, 14: scenario.Slanderer, 13: scenario.Slanderer, 9: scenario.Slanderer, 4: scenario.Slanderer,
 		}},

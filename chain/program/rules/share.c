@@ -23,7 +23,7 @@ uint32_t assign_reference(const uint16_t with[UINT8_MAX + 1], uint32_t count) {
 
 // assign_cut_fastest ports CutFastest.
 void assign_cut_fastest(uint8_t *levels, uint32_t count) {
-	uint32_t fastest = (count + 9) / 10, highest = UINT8_MAX;
+	uint32_t fastest = count < 4 ? 1 : (count - 1) / 3, highest = UINT8_MAX;
 	uint16_t with[UINT8_MAX + 1];
 	if (fastest >= count) return;
 	host_zero(with, sizeof with);

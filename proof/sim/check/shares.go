@@ -109,8 +109,8 @@ func (c *Checker) shared(s *coordinator.State, round *coordinator.Round) {
 	}
 }
 
-// highestLevel returns the highest level that counts in a round: with audits, at most a tenth of the members (rounded
-// up) are so fast that the rest is more than four times slower.
+// highestLevel returns the highest level that counts in a round: with audits, at least a third of the
+// members, and at least two, are not more than four times slower.
 func (c *Checker) highestLevel(round *coordinator.Round, config coordinator.Config) int {
 	if config.VerificationPercent == 0 {
 		return math.MaxUint8
@@ -123,7 +123,7 @@ func (c *Checker) highestLevel(round *coordinator.Round, config coordinator.Conf
 				near++
 			}
 		}
-		if 10*near >= len(round.Members)+10 || near == len(round.Members) {
+		if near >= 2 && 3*near >= len(round.Members) || near == len(round.Members) {
 			break
 		}
 	}
