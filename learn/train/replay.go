@@ -151,7 +151,6 @@ func (rp *replayer) takeBack(x audit.Recomputation) error {
 			return fmt.Errorf("take back step %d: %w", a.Step, err)
 		}
 	}
-	room = nil
 	rp.replica.giveBack()
 	return nil
 }
