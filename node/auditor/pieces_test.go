@@ -63,7 +63,7 @@ func TestSecondRecomputationsWait(t *testing.T) {
 		r.spare, r.engine.interrupts = true, 3
 		r.runPieces(t, 1)
 		if trial {
-			r.engine.interrupts = 20 // so that the juror gets the opening meanwhile
+			r.engine.interrupts = 60 // so that the juror gets the opening meanwhile
 			r.onTrial(4)
 		}
 		r.run(20 * time.Second)

@@ -74,6 +74,7 @@ func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *blobN
 	n.tasks.Work = t.Context()
 	n.engine.trainer = &clienttest.Trainer{}
 	n.run.state = &coordinator.State{Config: clienttest.Config(3)}
+	n.step(core.Seen{State: n.run.state})
 	round := clienttest.Round()
 	n.rounds.replica = &core.Replica{Step: round.Step - 1}
 	rs := newRoundState(round, &n.run, n.Draws, time.Time{})
