@@ -205,11 +205,11 @@ test: test-plain test-torch race test-tools
 # Many of these tests wait for a clock or a connection, so run one more package at a time than there are cores.
 test-plain:
 	$(GO) test -p 3 $(filter-out $(RACED),$(PLAIN))
-	$(GO) test -p 3 -run '$(SLOW_RACES)' $(SLOW)
+	$(GO) test -p 3 -timeout 20m -run '$(SLOW_RACES)' $(SLOW)
 
 # The end-to-end tests take longest and mostly wait, so they begin first.
 test-torch: shim
-	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 3 $(LEARNING)
+	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 3 -timeout 20m $(LEARNING)
 
 ## sim: simulate 1,000 runs of 64 clients under faults
 sim: psyche
@@ -255,7 +255,7 @@ SLOW        = $(addprefix $(MODULE)/,$(sort $(shell grep -lsE '^func ($(SLOW_RAC
 
 ## race: run the race detector on packages that share memory and use no tensors, except SLOW_RACES
 race:
-	$(GO) test -race -p 3 -skip '$(SLOW_RACES)' $(RACED)
+	$(GO) test -race -p 3 -timeout 20m -skip '$(SLOW_RACES)' $(RACED)
 
 # Compiles the prerequisites of race and lint in advance.
 precompile: $(LINT)
