@@ -256,17 +256,16 @@ func (a *Auditor) accuseOf(r *review, free bool) {
 	})
 }
 
-// Results older than both limits are not audited any more, because jurors may no longer have the data
-// of such results at the time of a trial.
-const (
-	accusableRounds = 4 // less than keptRounds
-	accusableTime   = keptTime - 20*time.Second
-)
+// accusableTime and accusableRounds are the largest ages of results that a member audits. If a result is older than both,
+// jurors may no longer have its data at the time of a trial.
+const accusableTime = keptTime - 20*time.Second
+
+func accusableRounds(c coordinator.Config) uint32 { return uint32(keptRounds(c) - 4) }
 
 func (a *Auditor) isTooOld(step uint32) bool {
 	s := a.Client.State()
 	round, kept := a.past.Round(step)
-	return !kept || s.Progress.Step > step+uint32(keptRounds(s.Config)-accusableRounds) && a.Tasks.Now().Sub(round.At) > accusableTime
+	return !kept || s.Progress.Step > step+accusableRounds(s.Config) && a.Tasks.Now().Sub(round.At) > accusableTime
 }
 
 // auditItself determines whether this client's newest result passes its own audit. If not,

@@ -120,11 +120,7 @@ var (
 // TestMutationsOfApplying checks that random histories of a member that applies rounds break no rule, and
 // that they find each mutation of the rules.
 func TestMutationsOfApplying(t *testing.T) {
-	for _, m := range []struct {
-		name string
-		make func(m *Member) stepper
-		want error // nil: it breaks no rule
-	}{
+	findMutants(t, 50, apply, []mutant{
 		{"none", func(m *Member) stepper { return m }, nil},
 		{"an incomplete round is applied early", func(m *Member) stepper { return appliesEarly{m} }, errIncomplete},
 		{"two models are taken at a time", func(m *Member) stepper { return takesTwo{m} }, errTwoCopies},
@@ -136,21 +132,7 @@ func TestMutationsOfApplying(t *testing.T) {
 		{"a mispredicted training continues", func(m *Member) stepper { return keepsWrong{m} }, errWrongBasis},
 		{"a round is applied twice", func(m *Member) stepper { return repeatsRound{m} }, errTwiceApply},
 		{"a model is reported between epochs", func(m *Member) stepper { return reportsWaiting{m} }, errNoRound},
-	} {
-		t.Run(m.name, func(t *testing.T) {
-			for seed := range uint64(50) {
-				if err := apply(m.make, seed); err != nil {
-					if !errors.Is(err, m.want) {
-						t.Fatalf("seed %d: %v, want %v", seed, err, m.want)
-					}
-					return
-				}
-			}
-			if m.want != nil {
-				t.Error("not found")
-			}
-		})
-	}
+	})
 }
 
 // applyingLife is a random history of a member that applies rounds.

@@ -124,11 +124,7 @@ var (
 // TestMutationsOfLoading checks that random histories of a member that gets models break no rule, and that
 // they find each mutation of the rules.
 func TestMutationsOfLoading(t *testing.T) {
-	for _, m := range []struct {
-		name string
-		make func(m *Member) stepper
-		want error // nil: it breaks no rule
-	}{
+	findMutants(t, 100, search, []mutant{
 		{"none", func(m *Member) stepper { return m }, nil},
 		{"there is no pause between two attempts", func(m *Member) stepper { return loadsAtOnce{m} }, errNoPause},
 		{"results that do not lead to the model are used again", func(m *Member) stepper { return forgetsDiffers{m} }, errResults},
@@ -141,21 +137,7 @@ func TestMutationsOfLoading(t *testing.T) {
 		{"a replay of an earlier return counts", func(m *Member) stepper { return keepsReplay{m} }, errStale},
 		{"a load continues that is not needed", func(m *Member) stepper { return keepsLoading{m} }, errLoads},
 		{"a leaving member loads", func(m *Member) stepper { return loadsLeaving{m} }, errLoads},
-	} {
-		t.Run(m.name, func(t *testing.T) {
-			for seed := range uint64(100) {
-				if err := search(m.make, seed); err != nil {
-					if !errors.Is(err, m.want) {
-						t.Fatalf("seed %d: %v, want %v", seed, err, m.want)
-					}
-					return
-				}
-			}
-			if m.want != nil {
-				t.Error("not found")
-			}
-		})
-	}
+	})
 }
 
 // searching is a random history of a member that gets models.

@@ -182,11 +182,7 @@ var (
 // TestMutationsOfAMember checks that random histories of a member break no rule of its actions, and that
 // they find each mutation of the rules.
 func TestMutationsOfAMember(t *testing.T) {
-	for _, m := range []struct {
-		name string
-		make func(m *Member) stepper
-		want error // nil: it breaks no rule
-	}{
+	findMutants(t, 100, live, []mutant{
 		{"none", func(m *Member) stepper { return m }, nil},
 		{"an action in flight is forgotten", func(m *Member) stepper { return forgetsFlights{m} }, errTwoFlights},
 		{"a model is reported although the disk does not have it", func(m *Member) stepper { return reportsUnwritten{m} }, errUnwritten},
@@ -204,9 +200,23 @@ func TestMutationsOfAMember(t *testing.T) {
 		{"the training of an old round continues", func(m *Member) stepper { return keepsOldRound{m} }, errOldRound},
 		{"a recomputation delays a training for too long", func(m *Member) stepper { return delaysTraining{m} }, errDelayed},
 		{"the cancellation of a training is forgotten", func(m *Member) stepper { return forgetsStop{m} }, errTrains},
-	} {
+	})
+}
+
+// mutant is a member that breaks a rule.
+type mutant struct {
+	name string
+	make func(m *Member) stepper
+	want error // nil: it breaks no rule
+}
+
+// findMutants checks that a random history finds the error of each mutant. seeds is the largest number of histories
+// of one mutant.
+func findMutants(t *testing.T, seeds uint64, live func(build func(*Member) stepper, seed uint64) error, mutants []mutant) {
+	t.Helper()
+	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			for seed := range uint64(100) {
+			for seed := range seeds {
 				if err := live(m.make, seed); err != nil {
 					if !errors.Is(err, m.want) {
 						t.Fatalf("seed %d: %v, want %v", seed, err, m.want)
