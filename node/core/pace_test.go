@@ -156,7 +156,9 @@ func TestLargerBatchesAreInTime(t *testing.T) {
 
 // TestCoalitionsDoNotSetThePace has arbitrary coalitions of fewer than a third of the members. The honest
 // members differ by less than a quarter. None of them may be late, and a round may last a quarter longer
-// than the longest honest training of its largest batch, or twice as long in a few rounds.
+// than the longest honest training of its largest batch, or twice as long in a few rounds. With a lag of
+// two, all rounds may last twice as long: the needs of members that train ahead remain unknown in long
+// rounds, and a witness that did not wait for them would harm slow members (TestTwoThirdsSetThePace of proof/sim).
 func TestCoalitionsDoNotSetThePace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := paceRun{
@@ -181,7 +183,7 @@ func TestCoalitionsDoNotSetThePace(t *testing.T) {
 			if r.lasted > limit(r.full) {
 				longer++
 			}
-			if r.late > 0 || longer > maxGuesses || r.lasted > limit(r.full*8/5) {
+			if r.late > 0 || c.lag == 1 && longer > maxGuesses || r.lasted > limit(r.full*8/5) {
 				t.Fatalf("round %d: %d honest members are late; it lasts %v, and the longest honest training %v; %d rounds are longer than usual", n, r.late, r.lasted, r.full, longer)
 			}
 		}

@@ -174,7 +174,7 @@ type pace struct {
 	began     int64
 	announced map[coordinator.ClientID]int64
 	left      int64                          // time of the last departure or offer of a member, which reduces the awaited trainers
-	trained   int64                          // longest training of an honest client in this epoch
+	trained   int64                          // longest training of an honest client in this epoch, or time until its announcement
 	sequence  map[coordinator.ClientID]int64 // longest time that an honest client needed for a sequence in this epoch
 	guesses   int                            // rounds of this epoch that lasted longer than this training allows
 }
