@@ -168,7 +168,7 @@ func (a *Auditor) Observe() {
 			delete(a.seeds, step)
 		}
 	}
-	a.openings.Prune(s.Progress.Step, needed)
+	a.openings.Prune(s.Progress.Step, func(step uint32) bool { return a.trials[resultID{a.me, step}] != nil })
 	a.findTrials()
 	a.admit()
 	if s.Progress.Step != a.preempted || s.RunState != coordinator.RoundTrain {
@@ -203,10 +203,14 @@ func (a *Auditor) admit() {
 	}
 }
 
-// needed returns the first step whose round is needed for open trials, at most the given one.
+// needed returns the first step whose round this client needs to judge open trials, at most the given one. A trial that
+// this client cannot judge needs no round. Otherwise an accusation about an old step would make all members keep the
+// results of all later rounds.
 func (a *Auditor) needed(step uint32) uint32 {
-	for key := range a.trials {
-		step = min(step, key.Step)
+	for key, j := range a.trials {
+		if !j.isOver() && a.mayJudge(j) {
+			step = min(step, key.Step)
+		}
 	}
 	return step
 }

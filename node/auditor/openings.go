@@ -226,9 +226,9 @@ func (o *openings) Drop(key resultID) {
 	delete(o.of, key)
 }
 
-// Prune drops this member's openings of old rounds that are not needed.
-func (o *openings) Prune(newest, needed uint32) {
-	old := func(step uint32) bool { return step+openRounds < newest && step < needed }
+// Prune drops this member's openings of old rounds that are not on trial.
+func (o *openings) Prune(newest uint32, onTrial func(step uint32) bool) {
+	old := func(step uint32) bool { return step+openRounds < newest && !onTrial(step) }
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.now()

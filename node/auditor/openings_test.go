@@ -63,7 +63,7 @@ func TestOpeningsAreServed(t *testing.T) {
 	if got, err := ask(again, mine, 2, identity.ID{1}); err != nil || got != "second" {
 		t.Errorf("after a restart: %q, %v", got, err)
 	}
-	o.Prune(5+openRounds+1, 100)
+	o.Prune(5+openRounds+1, noTrial)
 	if got, err := ask(o, mine, 2, identity.ID{1}); err != nil || got != "second" || o.of[mine].parts != nil {
 		t.Errorf("from the disk: %q, %v", got, err)
 	}

@@ -142,6 +142,40 @@ func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 	}
 }
 
+// TestTrialsKeepOnlyUsefulRounds has a false accuser accuse the other member of a result that this client no longer
+// keeps, or that it judged. The trials last for many rounds. They must not make this client keep the results and
+// openings of these rounds, or wait with its training.
+func TestTrialsKeepOnlyUsefulRounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		step    uint32
+		prepare func(r *rig, s *coordinator.State)
+		want    uint32
+		judges  bool
+	}{
+		"a step that is not kept":     {1, func(*rig, *coordinator.State) {}, newest, false},
+		"a step that is kept":         {4, func(r *rig, _ *coordinator.State) { r.engine.busy = true }, 4, true},
+		"the jury is not drawn":       {4, func(r *rig, s *coordinator.State) { s.Trials[0].Jurors, r.engine.busy = 0, true }, 4, true},
+		"the client votes":            {4, func(*rig, *coordinator.State) {}, newest, false},
+		"the client is no juror":      {4, func(_ *rig, s *coordinator.State) { s.Epoch.Clients[0].Juror = 0 }, newest, false},
+		"the accused opens no result": {4, func(r *rig, _ *coordinator.State) { r.silent = true }, 4, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.thrown = newest + 100
+			r.past.cut(2)
+			c.prepare(r, r.onTrial(c.step))
+			r.Observe()
+			r.run(5 * time.Second)
+			if got := r.needed(newest); got != c.want {
+				t.Errorf("rounds from step %d are needed, want %d", got, c.want)
+			}
+			if got := r.Judges(); got != c.judges {
+				t.Errorf("the training waits: %v, want %v", got, c.judges)
+			}
+		})
+	}
+}
+
 // TestLowSupportChunks checks the low-support chunks: a result sends them, but fewer than a third of
 // the results of the round before do.
 func TestLowSupportChunks(t *testing.T) {

@@ -67,9 +67,12 @@ func TestLargePayloadsAreKeptOnTheDisk(t *testing.T) {
 	}
 }
 
+// noTrial reports that no opening is on trial.
+func noTrial(uint32) bool { return false }
+
 // TestOldOpeningsGo checks that openings that are on the disk are removed from memory. They are
 // removed from the disk when no member may request them any more, including openings of a killed
-// process. Needed openings are kept.
+// process. An opening on trial is kept, but no later one.
 func TestOldOpeningsGo(t *testing.T) {
 	me, dir := identity.ID{7}, t.TempDir()
 	of := func(step uint32) resultID { return resultID{coordinator.ClientID(me), step} }
@@ -82,7 +85,7 @@ func TestOldOpeningsGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.Prune(6+openRounds, 100)
+	o.Prune(6+openRounds, noTrial)
 	for step := range uint32(10) {
 		if got := o.of[of(step)].parts != nil; got != (step >= 6) {
 			t.Errorf("step %d: in memory %v", step, got)
@@ -99,13 +102,13 @@ func TestOldOpeningsGo(t *testing.T) {
 	}
 	again := newOpenings(me, dir, clock)
 	now = start.Add(2 * openTime)
-	again.Prune(10+openRounds, 3)
+	again.Prune(10+openRounds, func(step uint32) bool { return step == 3 })
 	for step := range uint32(10) {
-		if got := again.Parts(of(step)) != nil; got != (step >= 3) {
+		if got := again.Parts(of(step)) != nil; got != (step == 3 || step >= 5) {
 			t.Errorf("step %d: kept %v", step, got)
 		}
 	}
-	again.Prune(10+2*openRounds, 100)
+	again.Prune(10+2*openRounds, noTrial)
 	for step := range uint32(10) {
 		if got := again.Parts(of(step)) != nil; got != (step >= 5) {
 			t.Errorf("later, step %d: kept %v", step, got)
@@ -115,12 +118,12 @@ func TestOldOpeningsGo(t *testing.T) {
 	without := newOpenings(me, "", clock)
 	_ = without.Keep(of(1), [][]byte{{1}})
 	now = start.Add(openTime)
-	without.Prune(100, 200)
+	without.Prune(100, noTrial)
 	if without.Parts(of(1)) == nil {
 		t.Error("a payload in memory was removed too early")
 	}
 	now = now.Add(1)
-	without.Prune(100, 200)
+	without.Prune(100, noTrial)
 	if without.Parts(of(1)) != nil {
 		t.Error("a payload remains in memory")
 	}

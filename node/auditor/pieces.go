@@ -42,8 +42,7 @@ func (a *Auditor) isTrial(q *auditCase) bool {
 // isPursued reports whether a case is still a part of this client's work.
 func (a *Auditor) isPursued(q *auditCase) bool {
 	if a.isTrial(q) {
-		j := a.trials[q.resultID]
-		return j.state.Jurors == 0 || a.owes(j)
+		return a.mayJudge(a.trials[q.resultID])
 	}
 	r := a.reviews[q.resultID]
 	return r != nil && &r.auditCase == q || a.ofItself == q

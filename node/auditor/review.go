@@ -54,7 +54,7 @@ func (a *Auditor) audit() {
 		a.throw(step + 1)
 	}
 	for _, j := range a.trials { // a trial that needs the trainer has precedence
-		free = free && (!a.owes(j) || j.phase != waitsForEngine)
+		free = free && !a.needsTrainer(j)
 	}
 	for _, r := range a.inTurn() {
 		key := r.resultID

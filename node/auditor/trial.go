@@ -62,15 +62,16 @@ func (a *Auditor) findTrials() {
 	}
 }
 
+// mayJudge reports whether this client may still vote in a trial. Before the jury is drawn, it may become a juror.
+func (a *Auditor) mayJudge(j *trial) bool {
+	t := &j.state
+	return a.me != t.Accused && a.me != t.Accuser && (t.Jurors == 0 || a.owes(j))
+}
+
 // judge continues a trial.
 func (a *Auditor) judge(j *trial) {
-	me, t := a.me, &j.state
-	if me == t.Accused || me == t.Accuser {
+	if !a.mayJudge(j) {
 		return
-	}
-	juror, voted := a.Client.State().Juror(me, t.Slot)
-	if voted || t.Jurors > 0 && !juror {
-		return // only jurors judge; before the jury is drawn, this client may become one
 	}
 	if !j.isOver() {
 		a.pursueTrial(j)
@@ -78,7 +79,7 @@ func (a *Auditor) judge(j *trial) {
 	if j.phase == waitsForEngine && j.ready == 0 {
 		j.ready = a.Client.State().Progress.Step
 	}
-	if j.isOver() && juror {
+	if j.isOver() && a.owes(j) {
 		a.vote(j)
 	}
 }
@@ -148,7 +149,7 @@ const idleRounds = 3
 // recomputations may take much longer than the newest one, so the training never waits.
 func (a *Auditor) shouldPreempt(j *trial) bool {
 	s := a.Client.State()
-	return !s.Config.SharesBySpeed && a.owes(j) && j.phase == waitsForEngine && j.ready > 0 &&
+	return !s.Config.SharesBySpeed && a.needsTrainer(j) && j.ready > 0 &&
 		s.Progress.Step > max(j.ready+idleRounds, j.state.Since+coordinator.TrialRounds/2) &&
 		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
@@ -179,10 +180,14 @@ func (a *Auditor) owes(j *trial) bool {
 	return juror && !voted
 }
 
-// Judges reports whether this client still has to vote in any trial.
+// Judges reports whether a vote of this client waits for the trainer. In other trials the client may never be able to
+// vote, so its training does not wait for them.
 func (a *Auditor) Judges() bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(a.trials)), a.owes)
+	return slices.ContainsFunc(slices.Collect(maps.Values(a.trials)), a.needsTrainer)
 }
+
+// needsTrainer reports whether this client still has to vote in a trial, and only the recomputation is missing.
+func (a *Auditor) needsTrainer(j *trial) bool { return a.owes(j) && j.phase == waitsForEngine }
 
 // vote votes by this client's findings. A juror without a finding does not vote.
 func (a *Auditor) vote(j *trial) {
