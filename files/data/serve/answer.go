@@ -49,12 +49,12 @@ func (s *Server) tell(a Answer) {
 	}
 }
 
-// longestWay limits how long each piece of a batch for an audit waits while members are getting
+// longestWay limits how long each piece of a batch for an audit, or a fingerprint, waits while members are getting
 // their own batches.
 const longestWay = time.Second
 
 // deliver sends the requested data, piece by piece, and returns the number of bytes. others means
-// that the batch belongs to another member, so the request is for an audit.
+// that the request is not for the member's own batch, so other requests have priority.
 func (c *connection) deliver(ctx context.Context, request message.Request, others bool) (sent int, err error) {
 	if !others {
 		defer c.server.turns.enter()()
@@ -118,8 +118,8 @@ func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Ba
 	return sent, c.writer.Flush()
 }
 
-// read reads from the source for a limited number of clients at a time. The limit is lower for
-// batches of other members.
+// read reads from the source for a limited number of clients at a time. The limit is lower if others is
+// true.
 func (s *Server) read(ctx context.Context, id assign.BatchID, others bool) (data.Batch, error) {
 	if others {
 		select {

@@ -36,7 +36,7 @@ const (
 	DefaultWriteTimeout      = 10 * time.Second
 )
 
-// Maximum concurrent reads of the source: all reads, and reads for audits.
+// Maximum concurrent reads of the source: all reads, and reads for audits and fingerprints.
 const (
 	maxReads  = 16
 	maxAudits = maxReads / 4
@@ -84,7 +84,7 @@ type Server struct {
 	limits   *admission.KeyLimits[identity.ID]
 	noise    *rate.Limiter // limits log lines that clients can cause
 	reads    chan struct{} // contains a value for each read of the source
-	audits   chan struct{} // contains a value for each read for an audit
+	audits   chan struct{} // contains a value for each read for an audit or a fingerprint
 	turns    precedence    // members that train a batch have precedence over members that audit one
 	run      *run
 

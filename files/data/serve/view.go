@@ -111,7 +111,7 @@ func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
 // decision is the answer to a client according to the newest state.
 type decision struct {
 	refused *message.Refusal // nil: allowed
-	others  bool             // allowed for an audit; the member that trains the batch has priority
+	others  bool             // allowed for an audit or a comparison; members that get their own batches have priority
 	wait    <-chan struct{}  // closed when there is a newer state; nil: that would not change the decision
 }
 
@@ -155,7 +155,7 @@ func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 		if index := request.Sequences[0].Start; index >= r.begun {
 			return r.refuse(true, message.NotTrained, "sequence %d was not used in any round yet", index)
 		}
-		return decision{}
+		return decision{others: true}
 	}
 	for i := len(r.rounds) - 1; i >= 0; i-- {
 		own, ok := r.rounds[i].batches[id]

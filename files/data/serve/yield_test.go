@@ -4,12 +4,14 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/files/data/remote"
+	"github.com/psyche-go/psyche/files/data/remote/message"
 	"github.com/psyche-go/psyche/files/data/serve"
 	"github.com/psyche-go/psyche/record/config"
 )
@@ -108,5 +110,40 @@ func TestAuditsYield(t *testing.T) {
 	close(release)
 	if err := <-audited; err != nil {
 		t.Errorf("the other: %v", err)
+	}
+}
+
+// TestFingerprintsYield has more members request fingerprints than reads of the source may run at the same time, while
+// the source is slow. A member still gets its own batch. Fingerprints cost members nothing, so a few members could
+// otherwise stop the training of all members.
+func TestFingerprintsYield(t *testing.T) {
+	const greedy = 20
+	var reads atomic.Int32
+	release := make(chan struct{})
+	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
+		if id.Start == 0 {
+			reads.Add(1)
+			<-release
+		}
+		return samples(id)
+	}}, "127.0.0.1:0", nil)
+	defer close(release)
+	s := state(greedy+1, 3, 1)
+	server.Update(s, runHash)
+	request := message.Request{Number: 1, Kind: message.Fingerprint, Sequences: []assign.BatchID{{End: 1}}}.AppendTo(nil)
+	for n := range byte(greedy) {
+		newPeer(t, server).greet(n+1).send(message.TypeRequest, request)
+	}
+	for deadline := time.Now().Add(20 * time.Second); reads.Load() < 4 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond) // so that more of them could begin to read
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := connect(t, options(server, greedy+1)).Batch(ctx, owned(t, s, greedy+1)); err != nil {
+		t.Errorf("with %d reads for fingerprints: %v", reads.Load(), err)
+	}
+	if got := reads.Load(); got > 4 {
+		t.Errorf("%d fingerprints are read at the same time, want at most 4", got)
 	}
 }
