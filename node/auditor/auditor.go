@@ -161,6 +161,7 @@ func (a *Auditor) Observe() {
 			a.seeds[s.Epoch.Rounds[i].Step] = seed
 		}
 	}
+	a.findTrials() // first, so that nothing that a new trial needs is dropped
 	needed := a.needed(s.Progress.Step)
 	for step := range a.seeds {
 		_, kept := a.past.Round(step)
@@ -169,7 +170,6 @@ func (a *Auditor) Observe() {
 		}
 	}
 	a.openings.Prune(s.Progress.Step, func(step uint32) bool { return a.trials[resultID{a.me, step}] != nil })
-	a.findTrials()
 	a.admit()
 	if s.Progress.Step != a.preempted || s.RunState != coordinator.RoundTrain {
 		a.Engine.Yield() // the round that granted time for an urgent recomputation is over

@@ -176,6 +176,23 @@ func TestTrialsKeepOnlyUsefulRounds(t *testing.T) {
 	}
 }
 
+// TestOpeningsOnTrialAreKept checks that a client whose result is on trial keeps the opening of this result for as long as
+// the trial lasts, but no other old opening, even if it learns of the trial late.
+func TestOpeningsOnTrialAreKept(t *testing.T) {
+	r := newRig(t, nil)
+	r.clock.now = r.clock.now.Add(2 * openTime)
+	s := r.state.Clone()
+	s.Progress.Step = newest + 2*openRounds
+	s.Trials = []coordinator.Trial{{Accused: r.me, Accuser: r.other, Step: 2, Fault: coordinator.FaultSilent, Since: newest, Jurors: 1}}
+	r.state = &s
+	r.Observe()
+	for step := uint32(1); step < newest; step++ {
+		if got := r.openings.Parts(resultID{r.me, step}) != nil; got != (step == 2) {
+			t.Errorf("the opening of step %d is kept: %v", step, got)
+		}
+	}
+}
+
 // TestLowSupportChunks checks the low-support chunks: a result sends them, but fewer than a third of
 // the results of the round before do.
 func TestLowSupportChunks(t *testing.T) {
