@@ -25,7 +25,9 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 		bytes, err = c.deliver(ctx, request, granted.others)
 	}
 	if err == nil {
-		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Sequences[0], Bytes: bytes, Took: time.Since(begun)})
+		if c.server.reported.Of(c.id).Allow() {
+			c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Sequences[0], Bytes: bytes, Took: time.Since(begun)})
+		}
 		c.server.metrics.requests.WithLabelValues(kind, "served").Inc()
 		c.server.metrics.seconds.Observe(time.Since(begun).Seconds())
 		return nil
@@ -118,8 +120,8 @@ func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Ba
 	return sent, c.writer.Flush()
 }
 
-// read reads from the source for a limited number of clients at a time. The limit is lower if others is
-// true.
+// read reads from the source for a limited number of clients at a time. The limit is lower for audits and
+// fingerprints.
 func (s *Server) read(ctx context.Context, id assign.BatchID, others bool) (data.Batch, error) {
 	if others {
 		select {

@@ -224,6 +224,27 @@ func TestSlowLink(t *testing.T) {
 	}
 }
 
+// TestFewAnswersAreReported floods the server with requests that it answers. The server reports only some answers, so
+// that events do not fill the disk.
+func TestFewAnswersAreReported(t *testing.T) {
+	const most, requests = 1000, 1500
+	var reported atomic.Int32
+	server := start(t, memory{samples}, "127.0.0.1:0", func(o *serve.Options) {
+		o.RequestsPerSecond, o.Answered = 1000, func(serve.Answer) { reported.Add(1) }
+	})
+	server.Update(state(1, 0, 1), runHash)
+	p := newPeer(t, server).greet(1)
+	began := time.Now()
+	request := message.Request{Number: 1, Kind: message.Fingerprint, Sequences: []assign.BatchID{{End: 1}}}.AppendTo(nil)
+	for range requests {
+		p.send(message.TypeRequest, request)
+		p.expect(message.TypeFingerprint)
+	}
+	if got := reported.Load(); got < most || got > most+2+int32(time.Since(began)/time.Second) {
+		t.Errorf("%d of %d answers were reported in %v, want about %d", got, requests, time.Since(began), most)
+	}
+}
+
 // TestRequestsAreSlowedDown floods the server with requests.
 func TestRequestsAreSlowedDown(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", func(o *serve.Options) { o.RequestsPerSecond = 2 })

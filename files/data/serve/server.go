@@ -42,6 +42,13 @@ const (
 	maxAudits = maxReads / 4
 )
 
+// Limits of the calls of Options.Answered about served requests of one key. Otherwise members could fill the disk
+// with events.
+const (
+	reportedPerSecond = 1
+	reportedAtOnce    = 1000
+)
+
 // Options are the settings of a Server. Zero values mean the defaults.
 type Options struct {
 	Key    identity.Key  // of the server, expected by clients
@@ -59,8 +66,8 @@ type Options struct {
 	Random io.Reader    // source of challenges; nil: the system's
 	Logger *slog.Logger // nil: silent
 
-	// Answered is called for every request that was served, and for denied requests if they are
-	// logged. It is called concurrently and must not block. May be nil.
+	// Answered is called for served requests, at most once a second for each key in the long term, and for denied
+	// requests if they are logged. It is called concurrently and must not block. May be nil.
 	Answered func(Answer)
 }
 
@@ -82,10 +89,11 @@ type Server struct {
 	metrics  *metrics
 	unproven *admission.Limiter
 	limits   *admission.KeyLimits[identity.ID]
-	noise    *rate.Limiter // limits log lines that clients can cause
-	reads    chan struct{} // contains a value for each read of the source
-	audits   chan struct{} // contains a value for each read for an audit or a fingerprint
-	turns    precedence    // members that train a batch have precedence over members that audit one
+	noise    *rate.Limiter                     // limits log lines that clients can cause
+	reported *admission.KeyLimits[identity.ID] // limits calls of Options.Answered
+	reads    chan struct{}                     // contains a value for each read of the source
+	audits   chan struct{}                     // contains a value for each read for an audit or a fingerprint
+	turns    precedence                        // members that train a batch have precedence over members that audit one
 	run      *run
 
 	mu     sync.Mutex
@@ -122,6 +130,7 @@ func New(o Options) (*Server, error) {
 		options: o, tls: config, logger: o.Logger.With("run", o.RunID),
 		unproven: admission.NewLimiter(),
 		limits:   admission.NewKeyLimits[identity.ID](o.RequestsPerSecond, max(1, int(10*o.RequestsPerSecond))),
+		reported: admission.NewKeyLimits[identity.ID](reportedPerSecond, reportedAtOnce),
 		noise:    rate.NewLimiter(10, 100), reads: make(chan struct{}, maxReads), audits: make(chan struct{}, maxAudits),
 		run: newRun(), wake: make(chan struct{}, 1), live: make(map[identity.ID]*connection),
 	}
