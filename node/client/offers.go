@@ -3,9 +3,11 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/node/core"
 )
@@ -16,7 +18,7 @@ const rehearsalTime = 500 * time.Millisecond
 // errRehearsed ends a training of a rehearsal.
 var errRehearsed = errors.New("rehearsed")
 
-// rehearse measures the speed of training on sequences of the first batch. It begins with one sequence, and doubles
+// rehearse measures the speed of training on sequences of a batch. It begins with one sequence, and doubles
 // the number until a training takes rehearsalTime. Each training ends before its result, so the model does not change.
 // With local steps, the running means of the optimizer keep the gradients, as after any training that fails.
 func (e *engine) rehearse(step uint32, batch data.Batch, take func(core.Measured)) {
@@ -38,6 +40,16 @@ func (e *engine) rehearse(step uint32, batch data.Batch, take func(core.Measured
 			}
 		}
 	}, take, nil)
+}
+
+// blankBatch returns the batch of a rehearsal for a member that does not train in a round. It is as large as an equal
+// share. All of its tokens are 0, because their values hardly change the time that a training takes.
+func blankBatch(round *coordinator.Round, seqLen uint32) *data.Batch {
+	count := max(1, int(round.BatchSize)/len(round.Members))
+	return &data.Batch{
+		ID:        assign.BatchID{Start: round.Position, End: round.Position + uint64(count)},
+		Sequences: slices.Repeat([][]int32{make([]int32, seqLen+1)}, count),
+	}
 }
 
 // firstOf returns the first sequences of a batch.

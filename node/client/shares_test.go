@@ -177,3 +177,34 @@ func TestMemberSlowsDown(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstAuditorsGetShares has six equal members, two of which audit the first round and train nothing in it. They
+// must get equal shares nevertheless: with the smallest share, a member may have no sequence and cannot measure
+// its speed.
+func TestFirstAuditorsGetShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := sharesConfig(6, 12, 96)
+		config.VerificationPercent = 34
+		w := newWorld(t, config)
+		var members []*member
+		for i := range 6 {
+			members = append(members, w.launch(i, func(o *options) {
+				audited(nil)(o)
+				o.trainer.Duration, o.trainer.Each = 0, func() time.Duration { return 50 * time.Millisecond }
+			}))
+		}
+		rounds, _ := w.watchRounds()
+		finishEqual(w, members...)
+		for i, r := range rounds {
+			trainers := 0
+			for _, size := range r.of(members) {
+				if size >= 16 {
+					trainers++
+				}
+			}
+			if trainers != 4 {
+				t.Errorf("round %d: shares %v, want four of about 24", i+1, r.of(members))
+			}
+		}
+	})
+}

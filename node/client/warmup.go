@@ -30,14 +30,17 @@ func (n *Node) warmup() {
 	if !ready.ReadFirst {
 		return
 	}
-	prepared, tokens := core.Prepared{}, (*data.Batch)(nil)
-	if first := n.run.predict(n.Draws); first.OK { // read the tokens of the first round during Warmup
+	first, tokens := n.run.predict(n.Draws), (*data.Batch)(nil)
+	if first.OK { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.Batch })
 		tokens = n.engine.reader.read(&first.round, first.Batch, n.run.CompletionTime())
-		prepared = core.Prepared{Batch: true, Tokens: tokens != nil}
 	}
 	n.step(core.Offering{})
+	prepared := core.Prepared{Batch: first.Step != 0, Tokens: first.Step != 0 && !first.OK || tokens != nil}
 	if _, rehearses := n.step(prepared).Next.(core.Rehearse); rehearses {
+		if tokens == nil {
+			tokens = blankBatch(&first.round, n.run.state.Model.MaxSeqLen)
+		}
 		n.engine.rehearse(n.run.state.Progress.Step, *tokens, func(m core.Measured) {
 			n.report.log.Debug("rehearsed", "tokens", m.Tokens, "seconds", m.Took.Seconds())
 			n.step(m)

@@ -65,9 +65,10 @@ const excuseLevels = coordinator.LevelExcuse + 1
 const rehearsalWait = 5 * time.Second
 
 // offers decides which speed the member offers. Before the first round it measures a rehearsal: the
-// training of a part of its first batch, without a result. If no rehearsal is possible, the member offers nothing
-// until it has trained a batch: the run then gives it an equal share if no member has offered, and the smallest
-// share otherwise. A restarted process rehearses again, so an old offer does not stay.
+// training of a part of its first batch, without a result. A member without a batch in the first round trains
+// sequences of one token. If no rehearsal is possible, the member offers nothing until it has trained a batch: the
+// run then gives it an equal share if no member has offered, and the smallest share otherwise, which may have no
+// sequence. A restarted process rehearses again, so an old offer does not stay.
 type offers struct {
 	speed     speed
 	slow      uint8     // level of a training that is slower than expected; counts until the next measurement; 0: none

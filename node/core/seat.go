@@ -30,7 +30,7 @@ type (
 
 	// Prepared means that a member has a replica of the epoch that Warmup prepares.
 	Prepared struct {
-		Batch, Tokens bool // the member's first batch is known; its tokens are here
+		Batch, Tokens bool // the batch of a rehearsal is known; its tokens are here
 	}
 
 	// Entered means that the member got a replica of the running epoch.
