@@ -3,7 +3,6 @@ package sim
 import (
 	"testing"
 
-	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
@@ -51,15 +50,6 @@ func runAhead(t *testing.T, plan aheadPlan) (r aheadRun) {
 		}
 		return changed
 	}}
-	if plan.sequence > 0 {
-		watch.took = func(p *process, batch assign.BatchID) int64 {
-			took := plan.sequence * int64(batch.Len())
-			if p.machine.Index < plan.slow {
-				took = took * (100 + plan.longer) / 100
-			}
-			return took
-		}
-	}
 	if plan.batch == 0 {
 		plan.batch = 24
 	}
@@ -72,9 +62,9 @@ func runAhead(t *testing.T, plan aheadPlan) (r aheadRun) {
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps = rounds, 0, rounds
 	k.GlobalBatchSizeStart, k.GlobalBatchSizeEnd, k.GlobalBatchSizeWarmupTokens = plan.batch, plan.batch, 0
 	for i, m := range w.machines {
-		m.trainTime, m.trainLeast = train, train*9/10
+		m.trainTime, m.trainLeast, m.sequence = train, train*9/10, plan.sequence
 		if i < plan.slow {
-			m.trainTime, m.trainLeast = train*(100+plan.longer)/100, train*(95+plan.longer)/100
+			m.trainTime, m.trainLeast, m.sequence = train*(100+plan.longer)/100, train*(95+plan.longer)/100, plan.sequence*(100+plan.longer)/100
 		}
 	}
 	w.begin()

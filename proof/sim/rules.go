@@ -37,8 +37,6 @@ type rules struct {
 	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
 	// trains changes the model from which a client makes a result.
 	trains func(m *model.Model)
-	// took replaces the duration of a training.
-	took func(p *process, batch assign.BatchID) int64
 	// verified is called with every result that a client verifies.
 	verified func(p *process, step uint32, batch assign.BatchID, payload []byte)
 	// setup changes the plan and the cast of a run before it starts.

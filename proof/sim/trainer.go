@@ -98,7 +98,7 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if p.machine.HasRole(scenario.SilentTrainer) && p.world.attacks.Chance(800) || p.machine.HasRole(scenario.Coalition) && p.world.attacks.Chance(100) {
 		return nil, 0, errSilent
 	}
-	if p.world.plan.Config.SharesBySpeed && p.world.rules.took == nil && p.machine.sequence == 0 {
+	if p.world.plan.Config.SharesBySpeed && p.machine.sequence == 0 {
 		p.offer(step)
 	}
 	late := int64(0)
@@ -106,9 +106,6 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 		late = p.dawdle()
 	}
 	took := p.machine.computes(batch.ID)
-	if change := p.world.rules.took; change != nil {
-		took = change(p, batch.ID)
-	}
 	if err := p.wait(ctx, p.world.now+took+late); err != nil {
 		return nil, 0, err
 	}
