@@ -178,7 +178,7 @@ func TestMemberSlowsDown(t *testing.T) {
 	})
 }
 
-// TestFirstAuditorsGetShares has six equal members, two of which audit the first round and train nothing in it. They
+// TestFirstAuditorsGetShares has six equal members. Two of them audit the first round and train nothing in it. They
 // must get equal shares nevertheless: with the smallest share, a member may have no sequence and cannot measure
 // its speed.
 func TestFirstAuditorsGetShares(t *testing.T) {
