@@ -13,7 +13,6 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/evidence"
 	"github.com/psyche-go/psyche/record/follow"
@@ -51,16 +50,11 @@ func TestCheatsAreEjected(t *testing.T) {
 	n.change("verification_percent = 0", fmt.Sprintf("verification_percent = %d", cheatAudits))
 	n.change("global_batch_size_start = 6", fmt.Sprintf("global_batch_size_start = %d", cheatBatch))
 	n.change("global_batch_size_end = 6", fmt.Sprintf("global_batch_size_end = %d", cheatBatch))
-	program := filepath.Join(n.dir, "cheater")
-	if err := testbed.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
-		t.Fatal(err)
-	}
 	n.startServer()
 	var attackers []*client
 	for _, cheat := range cheats {
 		c := n.newClient(cheat.name)
-		args := append([]string{"-server", n.address, "-run", "e2e", "-key", c.key, "-events", c.eventsPath()}, cheat.flags...)
-		c.process = start(t, c.name, filepath.Join(c.dir, "output.log"), program, nil, args...)
+		c.startAltered("cheat/cheater", cheat.flags...)
 		attackers = append(attackers, c)
 	}
 	honest := n.startClients(cheatMembers - len(cheats))

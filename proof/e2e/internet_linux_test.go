@@ -4,12 +4,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/psyche-go/psyche/proof/e2e/netlab"
-	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -121,10 +119,6 @@ func TestLocalStepsOverSlowLines(t *testing.T) {
 	n.change("verification_percent = 0", "verification_percent = 40")
 	n.change("global_batch_size_start = 6", "global_batch_size_start = 30")
 	n.change("global_batch_size_end = 6", "global_batch_size_end = 30")
-	program := filepath.Join(n.dir, "cheater")
-	if err := testbed.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
-		t.Fatal(err)
-	}
 	n.startServerOn(host(t, lab.Add, netlab.Link{Delay: 10 * time.Millisecond, Rate: 100e6}))
 	line := netlab.Link{Delay: 50 * time.Millisecond, LossPerMille: 10, Rate: 5e6}
 	var hosts []*netlab.Host
@@ -136,8 +130,8 @@ func TestLocalStepsOverSlowLines(t *testing.T) {
 		hosts, honest = append(hosts, h), append(honest, c)
 	}
 	cheat, at := n.newClient("one-step"), host(t, lab.Add, line)
-	with, args := at.Wrap(program, "-server", n.address, "-run", "e2e", "-key", cheat.key, "-events", cheat.eventsPath(), "-listen", at.Address().String(), "-attack", "one-step")
-	cheat.process = start(t, cheat.name, filepath.Join(cheat.dir, "output.log"), with, nil, args...)
+	cheat.wrap = at.Wrap
+	cheat.startAltered("cheat/cheater", "-listen", at.Address().String(), "-attack", "one-step")
 
 	victim := honest[5]
 	victim.waitPhase("RoundTrain", 5)

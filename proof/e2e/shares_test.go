@@ -11,7 +11,6 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/follow"
 )
@@ -80,31 +79,34 @@ func TestSlowJurorsEjectAFastCheat(t *testing.T) {
 func newSharesNetwork(t *testing.T, r rules, batch int) *network {
 	t.Helper()
 	n := newNetwork(t, r)
-	n.change("verification_percent = 0", "verification_percent = 0\nshares_by_speed = true")
-	n.change("global_batch_size_start = 6", fmt.Sprintf("global_batch_size_start = %d", batch))
-	n.change("global_batch_size_end = 6", fmt.Sprintf("global_batch_size_end = %d", batch))
+	n.divideBySpeed(batch)
 	n.change("[model.LLM.checkpoint.Local]", "[model.LLM.checkpoint.Dummy]") // it needs hardly any processor time
 	n.change(fmt.Sprintf("path = %q", n.model), `repo_id = ""`)
-	program := filepath.Join(n.dir, "throttled")
-	if err := testbed.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/throttled", "CGO_ENABLED=1"); err != nil {
-		t.Fatal(err)
-	}
 	return n
 }
 
-// startThrottled starts a client that takes a time for each sequence.
+// divideBySpeed sets shares by speed and the number of sequences of a round.
+func (n *network) divideBySpeed(batch int) {
+	n.t.Helper()
+	n.change("witness_nodes = 0", "witness_nodes = 0\nshares_by_speed = true")
+	n.change("global_batch_size_start = 6", fmt.Sprintf("global_batch_size_start = %d", batch))
+	n.change("global_batch_size_end = 6", fmt.Sprintf("global_batch_size_end = %d", batch))
+}
+
+// startThrottled starts a new client that takes a time for each sequence.
 func (n *network) startThrottled(name string, each time.Duration, flags ...string) *client {
 	n.t.Helper()
 	c := n.newClient(name)
 	c.throttle(each)
-	flags = append(flags, "-server", n.address, "-run", "e2e", "-key", c.key, "-events", c.eventsPath(), "-each", filepath.Join(c.dir, "each.txt"))
-	c.process = start(n.t, c.name, filepath.Join(c.dir, "output.log"), filepath.Join(n.dir, "throttled"), nil, flags...)
+	c.startAltered("throttled", append(flags, "-each", c.eachPath())...)
 	return c
 }
 
+func (c *client) eachPath() string { return filepath.Join(c.dir, "each.txt") }
+
 // throttle changes the time for each sequence.
 func (c *client) throttle(each time.Duration) {
-	writeFile(c.network.t, filepath.Join(c.dir, "each.txt"), []byte(each.String()))
+	writeFile(c.network.t, c.eachPath(), []byte(each.String()))
 }
 
 // sharesRound is a round in the journal.

@@ -13,7 +13,6 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/proof/e2e/netlab"
-	"github.com/psyche-go/psyche/proof/testbed"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/follow"
 )
@@ -110,14 +109,9 @@ func slowNetwork(t *testing.T) *network {
 // startSlanderer starts a member that trains honestly and accuses the victim of silence. It returns the key of the member.
 func startSlanderer(t *testing.T, n *network, at *netlab.Host, victim *client) string {
 	t.Helper()
-	program := filepath.Join(n.dir, "cheater")
-	if err := testbed.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
-		t.Fatal(err)
-	}
 	c := n.newClient("slanderer")
-	with, args := at.Wrap(program, "-server", n.address, "-run", "e2e", "-key", c.key, "-events", c.eventsPath(),
-		"-listen", at.Address().String(), "-victim", victim.id, "-only-silence")
-	c.process = start(t, c.name, filepath.Join(c.dir, "output.log"), with, nil, args...)
+	c.wrap = at.Wrap
+	c.startAltered("cheat/cheater", "-listen", at.Address().String(), "-victim", victim.id, "-only-silence")
 	return c.id
 }
 
