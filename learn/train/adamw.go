@@ -31,7 +31,7 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
 	}
-	u, err := newUpdater(ctx, r.stayOnDevices(), *o.Optimizer.AdamW, nil)
+	u, err := newUpdater(ctx, r.stayOnDevice(), *o.Optimizer.AdamW, nil)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adamw trainer: %w", err), r.Close())
 	}

@@ -14,10 +14,10 @@ import (
 
 // methods lists the kernels' methods of a member that may fail in a step.
 var methods = map[string][]string{
-	"distro":         {"Norm", "Encode", "AddBack"},
-	"distro audited": {"Norm", "Encode", "Leaves"},
-	"local":          {"Norm", "Encode", "AddBack", "AdamW", "Far"},
-	"local audited":  {"Norm", "Encode", "AddBack", "AdamW", "Far", "Leaves"},
+	"distro":         {"Squares", "Encode", "AddBack"},
+	"distro audited": {"Squares", "Encode", "Leaves"},
+	"local":          {"Squares", "Encode", "AddBack", "AdamW", "Far"},
+	"local audited":  {"Squares", "Encode", "AddBack", "AdamW", "Far", "Leaves"},
 }
 
 func newMember(t *testing.T, kind string, change ...func(o *Options)) *Trainer {
@@ -200,7 +200,7 @@ func TestUnreadableWeightsUndoTheStep(t *testing.T) {
 			there.distro().moves = firstCompared // so only the device has the weights
 			apply(t, 1, results(t, 1, twin), twin, there)
 			device := there.parallel.home()
-			device.kernels = unreadable{device.kernels, device}
+			device.share = unreadable{device.share, device}
 			(*opened)[0].wrong = "Leaves"
 			for range 2 { // the second call fails before it trains
 				if _, _, err := there.Train(t.Context(), 2, toyBatch(0, 4), nil); !errors.Is(err, errLost) || !errors.Is(err, errBits) {

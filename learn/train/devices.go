@@ -34,11 +34,11 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 type apart struct {
 	single
 	from    *store
-	seen    uint64          // from.changes at the time when the copy was equal
-	gpu     *gpu            // nil: a copy on the CPU, or CUDA is not usable
-	noGPU   error           // why gpu is nil; nil for a copy on the CPU
-	kernels kernels         // nil: every change needs a refresh
-	kept    []*torch.Tensor // copy of the weights, see keep; nil before the first call
+	seen    uint64  // from.changes at the time when the copy was equal
+	gpu     *gpu    // nil: a copy on the CPU, or CUDA is not usable
+	noGPU   error   // why gpu is nil; nil for a copy on the CPU
+	kernels kernels // of all tensors; nil: every change needs a refresh
+	share   kernels // of the tensors that the device owns, see shards; nil without kernels
 	// conversions are the weights in the type of the computation. Code that changes weights through their
 	// address must call Changed.
 	conversions torch.Conversions
@@ -117,20 +117,6 @@ func (a *apart) weights() (tensors []*torch.Tensor) {
 	return tensors
 }
 
-// allocate returns a tensor of zeros for each parameter.
-func (a *apart) allocate(ctx context.Context) (tensors []*torch.Tensor, err error) {
-	err = a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
-		for _, p := range a.from.parameters {
-			tensors = append(tensors, s.Keep(s.Zeros(torch.F32, p.shape...)))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, errors.Join(err, a.free(tensors))
-	}
-	return tensors, nil
-}
-
 // close frees what the engine does not free.
 func (a *apart) close() error {
 	err := a.closeKernels()
@@ -160,48 +146,23 @@ func (a *apart) closeKernels() error {
 		return nil
 	}
 	err := a.kernels.Close()
-	a.kernels = nil
+	if a.share != nil && a.share != a.kernels {
+		err = errors.Join(err, a.share.Close())
+	}
+	a.kernels, a.share = nil, nil
 	return err
 }
 
-// free frees tensors that the device's engine keeps.
-func (a *apart) free(tensors []*torch.Tensor) error {
-	return a.twin.Engine().Do(context.Background(), false, func(*torch.Scope) error {
-		for _, t := range tensors {
-			t.Free()
-		}
-		return nil
-	})
-}
-
-// keep copies the copy's weights, and returns a function that restores them.
-func (a *apart) keep(ctx context.Context) (back func() error, err error) {
-	if a.kept == nil {
-		if a.kept, err = a.allocate(ctx); err != nil {
-			return nil, err
-		}
-	}
-	move := func(f func(weights, kept *torch.Tensor)) error {
-		return a.twin.Engine().Do(context.WithoutCancel(ctx), false, func(*torch.Scope) error {
-			for i, p := range a.twin.Parameters() {
-				f(p.Tensor.Detach(), a.kept[i])
-			}
-			return nil
-		})
-	}
-	return func() error { return move(func(weights, kept *torch.Tensor) { weights.CopyFrom(kept) }) },
-		move(func(weights, kept *torch.Tensor) { kept.CopyFrom(weights) })
-}
-
-// takeGradients returns the accumulated gradients, which the worker forgets. The caller must free them.
+// takeGradients returns the accumulated gradients, which the worker forgets: nil for a tensor without one. The
+// caller must free them.
 func (a *apart) takeGradients(ctx context.Context) (gradients []*torch.Tensor, err error) {
 	err = a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
 		for _, p := range a.twin.Parameters() {
 			g := p.Tensor.Grad()
-			if g == nil {
-				g = s.Zeros(torch.F32, p.Tensor.Shape()...)
+			if g != nil {
+				g = s.Keep(g.Contiguous())
 			}
-			gradients = append(gradients, s.Keep(g.Contiguous()))
+			gradients = append(gradients, g)
 			p.Tensor.ClearGrad()
 		}
 		return nil
@@ -209,21 +170,13 @@ func (a *apart) takeGradients(ctx context.Context) (gradients []*torch.Tensor, e
 	return gradients, err
 }
 
-// addThere adds the accumulated gradients to sums on another device, whose engine must be idle, and
-// forgets them.
-func (a *apart) addThere(ctx context.Context, sums []*torch.Tensor, device torch.Device) error {
-	return a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
-		for i, p := range a.twin.Parameters() {
-			err := s.Sub(func(*torch.Scope) error { // frees the copies
-				if grad := p.Tensor.Grad(); grad != nil {
-					sums[i].AddInPlace(grad.ToDevice(device), 1)
-				}
-				return nil
-			})
-			if err != nil {
-				return err
+// free frees tensors that the device's engine keeps. It ignores nil.
+func (a *apart) free(tensors []*torch.Tensor) error {
+	return a.twin.Engine().Do(context.Background(), false, func(*torch.Scope) error {
+		for _, t := range tensors {
+			if t != nil {
+				t.Free()
 			}
-			p.Tensor.ClearGrad()
 		}
 		return nil
 	})

@@ -93,15 +93,16 @@ func (e *distroExchange) vectors(s *torch.Scope, gradients []*torch.Tensor) vect
 // cannot undo the rounding of a step.
 func (e *distroExchange) lookAhead(ctx context.Context, lr float32) (back func() error, err error) {
 	r := e.replica
-	if back, err = r.keepOn(ctx, r.parallel.resides()...); err != nil {
+	if back, err = r.keepOn(ctx, r.parallel.resides()); err != nil {
 		return nil, err
 	}
 	if there, ok := e.optimizer.momentum.(*resident); ok {
+		weights := there.on.weights()
 		err := there.each(func(_ *torch.Scope, i int) error {
-			there.on.twin.Parameters()[i].Tensor.Detach().AddInPlace(there.now[i].Sign(), -float64(lr))
+			weights[i].Detach().AddInPlace(there.now[i].Sign(), -float64(lr))
 			return nil
 		})
-		r.parallel.moved(there.on)
+		place{r.store, there.on}.changed()
 		if err != nil {
 			return nil, errors.Join(err, back())
 		}

@@ -31,7 +31,7 @@ func (r *replica) warnOfPadding(parts []microBatch) {
 // parameters, are valid during use. A cancelled ctx ends the work before the next micro-batch. use
 // is called only if everything is done and finite.
 func (r *replica) gradient(ctx context.Context, batch data.Batch, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
-	return r.gradientAt(ctx, place{r.store, r.parallel.home()}, batch, use)
+	return r.gradientAt(ctx, place{r.store, r.parallel.resides()}, batch, use)
 }
 
 // gradientAt is gradient for a caller that needs the gradients at a place.

@@ -11,14 +11,15 @@ import (
 
 // The methods below let a replay move the weights at a place. They must not be called inside its engine.
 
-// each calls f for each weight tensor on the thread of the device's engine. The weights then count as changed.
+// each calls f for each weight tensor on the thread of its owner's engine. The weights then count as changed.
 func (p place) each(f func(s *torch.Scope, i int, weights *torch.Tensor)) error {
 	defer p.changed()
-	return p.engine().Do(context.Background(), false, func(s *torch.Scope) error {
-		defer p.on.conversions.Changed()
-		for i, w := range detached(p.on.weights()) {
+	weights := p.on.weights()
+	return p.on.do(context.Background(), nil, func(s *torch.Scope, a *apart, tensors []int) error {
+		defer a.conversions.Changed()
+		for _, i := range tensors {
 			err := s.Sub(func(s *torch.Scope) error {
-				f(s, i, w)
+				f(s, i, weights[i].Detach())
 				return nil
 			})
 			if err != nil {
@@ -34,8 +35,10 @@ func (p place) read() (values [][]float32, err error) {
 	if p.on == nil {
 		return p.store.weights(), nil
 	}
-	err = p.engine().Do(context.Background(), false, func(*torch.Scope) error {
-		values = copied(detached(p.on.weights()))
+	values = make([][]float32, len(p.on.owners))
+	weights := p.on.weights()
+	err = p.on.do(context.Background(), nil, func(_ *torch.Scope, _ *apart, tensors []int) error {
+		spread(values, tensors, copied(detached(pick(weights, tensors))))
 		return nil
 	})
 	return values, err
@@ -64,9 +67,8 @@ func (p place) restart() error {
 // leave replaces the weights by the kept ones minus the weights.
 func (p place) leave() error {
 	if p.on != nil {
-		defer p.on.conversions.Changed()
 		defer p.changed()
-		return p.on.kernels.Far(addresses(p.on.kept), addresses(p.on.weights()), nil, 0)
+		return p.on.far(p.on.weights())
 	}
 	for i, w := range p.store.weights() {
 		for j := range w {
@@ -96,7 +98,7 @@ func (p place) shake() error {
 // chunk returns a copy of a chunk of the weights.
 func (p place) chunk(layouts []distro.Layout, tensor, within int) ([]float32, error) {
 	if p.on != nil {
-		return p.on.kernels.Chunk(addresses(p.on.weights())[tensor], tensor, within)
+		return p.on.chunk(p.on.weights(), tensor, within)
 	}
 	return layouts[tensor].Chunk(p.store.weights()[tensor], within, nil), nil
 }
@@ -105,8 +107,8 @@ func (p place) chunk(layouts []distro.Layout, tensor, within int) ([]float32, er
 // the largest tensor.
 func (p place) takeBack(r *residual, results [][]codec.TensorResult, votes distro.Votes, lr float32, room []float32) error {
 	if p.on != nil {
-		return p.takeBackThere(func(moved []*torch.Tensor) error {
-			return p.on.kernels.ApplyLevels(results, addresses(moved), r.applyParams(votes, lr))
+		return p.takeBackThere(func(a *apart, tensors []int, moved []*torch.Tensor) error {
+			return a.share.ApplyLevels(pickEach(results, tensors), addresses(moved), r.applyParams(votes, lr))
 		})
 	}
 	defer p.changed()
@@ -123,17 +125,17 @@ func (p place) takeBack(r *residual, results [][]codec.TensorResult, votes distr
 	return nil
 }
 
-// takeBackThere subtracts from the weights on a device by how much move moves weights of zero.
-func (p place) takeBackThere(move func(moved []*torch.Tensor) error) (err error) {
-	return p.engine().Do(context.Background(), false, func(s *torch.Scope) error {
-		defer p.on.conversions.Changed()
-		defer p.changed()
-		weights := detached(p.on.weights())
+// takeBackThere subtracts from the weights on devices by how much move moves weights of zero.
+func (p place) takeBackThere(move func(a *apart, tensors []int, moved []*torch.Tensor) error) (err error) {
+	defer p.changed()
+	return p.on.do(context.Background(), nil, func(s *torch.Scope, a *apart, tensors []int) error {
+		defer a.conversions.Changed()
+		weights := detached(pick(a.weights(), tensors))
 		moved := make([]*torch.Tensor, len(weights))
 		for i, w := range weights {
 			moved[i] = s.Zeros(torch.F32, w.Shape()...)
 		}
-		if err := move(moved); err != nil {
+		if err := move(a, tensors, moved); err != nil {
 			return err
 		}
 		for i, w := range weights {

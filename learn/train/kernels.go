@@ -8,11 +8,11 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// kernels are the optimizers' kernels on a device, for all tensors of a model at once. Except for AdamW,
+// kernels are the optimizers' kernels on a device, for all tensors that it was made for at once. Except for AdamW,
 // they compute the same bits as distro.Kernel and package localsteps. A call returns when the device is
 // done. cuda.Model implements them.
 type kernels interface {
-	Norm(tensors []cuda.Tensor) (float64, error)
+	Squares(tensors []cuda.Tensor) ([][]float64, error)
 	Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error)
 	Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error)
 	Chunk(tensor cuda.Tensor, i, chunk int) ([]float32, error)

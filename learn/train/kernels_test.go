@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -31,8 +32,24 @@ func slicesOf(tensors []cuda.Tensor) (all [][]float32) {
 	return all
 }
 
-func (k processorKernels) Norm(tensors []cuda.Tensor) (float64, error) {
-	return norm(slicesOf(tensors)), nil
+// Squares adds the squares in the order of distro.Norm.
+func (k processorKernels) Squares(tensors []cuda.Tensor) (squares [][]float64, err error) {
+	for _, values := range slicesOf(tensors) {
+		var blocks []float64
+		for block := range slices.Chunk(values, 1<<16) {
+			var sums [16]float64
+			for j, v := range block {
+				sums[j%len(sums)] += float64(v) * float64(v)
+			}
+			total := 0.0
+			for _, sum := range sums {
+				total += sum
+			}
+			blocks = append(blocks, total)
+		}
+		squares = append(squares, blocks)
+	}
+	return squares, nil
 }
 
 func (k processorKernels) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
@@ -152,12 +169,12 @@ func (m *tested) ruin(method string, tensors []cuda.Tensor) {
 	}
 }
 
-func (m *tested) Norm(tensors []cuda.Tensor) (float64, error) {
-	if m.lacks == "Norm" {
-		return 0, cuda.ErrMemory
+func (m *tested) Squares(tensors []cuda.Tensor) ([][]float64, error) {
+	if m.lacks == "Squares" {
+		return nil, cuda.ErrMemory
 	}
-	length, err := m.kernels.Norm(tensors)
-	return length, m.fault("Norm", err)
+	squares, err := m.kernels.Squares(tensors)
+	return squares, m.fault("Squares", err)
 }
 
 func (m *tested) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {

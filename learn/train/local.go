@@ -36,7 +36,7 @@ func (e *localExchange) encode(ctx context.Context, header codec.Header, batch d
 		return nil, 0, err
 	}
 	at := e.rounds.inner.place
-	back, err := e.replica.keepOn(ctx, at.device()...)
+	back, err := e.replica.keepOn(ctx, at.on)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -115,9 +115,8 @@ func (e *localExchange) far(s *torch.Scope, at place) (vectors, error) {
 		weights := e.replica.weights()
 		return vectors{here: weights}, e.residual.far(e.replica.kept, weights)
 	}
-	weights := detached(at.weights())
-	defer at.on.conversions.Changed()
-	return vectors{there: weights, scope: s}, e.residual.farThere(at.on, weights)
+	weights := at.weights()
+	return vectors{there: weights, scope: s}, e.residual.farThere(s, at.on, weights)
 }
 
 // moveByOwn moves the weights at a place by this trainer's own result of a step, times factor, if that
@@ -130,10 +129,8 @@ func (e *localExchange) moveByOwn(at place, step uint32, factor float32) error {
 	if err == nil && found {
 		at.changed()
 		if at.on != nil {
-			err = at.engine().Do(context.Background(), false, func(*torch.Scope) error {
-				defer at.on.conversions.Changed()
-				return at.on.kernels.AddBack(addresses(at.weights()), change)
-			})
+			defer at.on.converted()
+			err = at.on.addBack(at.weights(), change)
 		} else {
 			here := buffers{kernel: e.residual.kernel, layouts: e.residual.layouts, now: e.replica.weights()}
 			err = here.addBack(change)

@@ -28,8 +28,8 @@ func (l *lookback) restore(ctx context.Context, x audit.Recomputation) (back fun
 	if err != nil || len(steps) == 0 {
 		return func() error { return nil }, err
 	}
-	if home := l.replica.parallel.home(); home != nil && !l.replica.large() {
-		return l.restoreThere(ctx, home, steps)
+	if on := l.replica.parallel.resides(); on != nil && !l.replica.large() {
+		return l.restoreThere(ctx, on, steps)
 	}
 	if err := l.replica.parallel.bring(ctx); err != nil {
 		return func() error { return nil }, err
@@ -37,30 +37,30 @@ func (l *lookback) restore(ctx context.Context, x audit.Recomputation) (back fun
 	return l.restoreHere(steps)
 }
 
-// restoreThere is restore on a device, which keeps a copy of the weights meanwhile. The other devices
-// follow.
-func (l *lookback) restoreThere(ctx context.Context, home *apart, steps []appliedStep) (back func() error, err error) {
+// restoreThere is restore on devices, each of which keeps a copy of its weights meanwhile.
+func (l *lookback) restoreThere(ctx context.Context, on *shards, steps []appliedStep) (back func() error, err error) {
 	back = func() error { return nil }
-	moved, err := home.allocate(ctx)
+	moved, err := on.allocate(ctx)
 	if err != nil {
 		return back, err
 	}
-	if back, err = l.replica.keepOn(ctx, home); err != nil {
-		return func() error { return nil }, errors.Join(err, home.free(moved))
+	if back, err = l.replica.keepOn(ctx, on); err != nil {
+		return func() error { return nil }, errors.Join(err, on.free(moved))
 	}
-	at := place{l.replica.store, home}
+	at := place{l.replica.store, on}
+	weights := on.weights()
 	for _, s := range steps {
 		factor := s.params.WeightFactor
 		s.params.WeightFactor = 1
-		err = home.twin.Engine().Do(context.WithoutCancel(ctx), false, func(*torch.Scope) error {
-			for _, m := range moved {
-				m.MulScalarInPlace(0)
+		err = on.do(context.WithoutCancel(ctx), nil, func(_ *torch.Scope, a *apart, tensors []int) error {
+			for _, i := range tensors {
+				moved[i].MulScalarInPlace(0)
 			}
-			if err := home.kernels.Apply(s.results, addresses(moved), s.params); err != nil { // by −lr·sign
+			if err := a.share.Apply(pickEach(s.results, tensors), addresses(pick(moved, tensors)), s.params); err != nil { // by −lr·sign
 				return err
 			}
-			for i, w := range detached(at.weights()) {
-				w.AddInPlace(moved[i], -1).MulScalarInPlace(1 / float64(factor))
+			for _, i := range tensors {
+				weights[i].Detach().AddInPlace(moved[i], -1).MulScalarInPlace(1 / float64(factor))
 			}
 			return nil
 		})
@@ -69,7 +69,7 @@ func (l *lookback) restoreThere(ctx context.Context, home *apart, steps []applie
 			break
 		}
 	}
-	return back, errors.Join(err, home.free(moved))
+	return back, errors.Join(err, on.free(moved))
 }
 
 // restoreHere is restore in the memory of the CPU, without a copy of the weights: back applies the

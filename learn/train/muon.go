@@ -12,7 +12,7 @@ import (
 // rate (Liu et al., arXiv 2502.16982, section 2.2).
 type muon struct {
 	computes torch.DType  // type of the factor's computation
-	device   torch.Device // device of the computation
+	device   torch.Device // device of the computation for matrices in the memory of the CPU
 }
 
 const (
@@ -38,7 +38,11 @@ func (m muon) step(s *torch.Scope, parameter, gradient, mean *torch.Tensor, rate
 		nesterov := gradient.MulScalar(1-muonMomentum).AddInPlace(mean, muonMomentum)
 		shape := parameter.Shape()
 		longest := max(shape[len(shape)-1], shape[len(shape)-2])
-		factor := orthogonal(nesterov.ToDevice(m.device), m.computes).To(torch.F32).ToDevice(parameter.Device())
+		device := m.device
+		if own := parameter.Device(); own != torch.CPU {
+			device = own
+		}
+		factor := orthogonal(nesterov.ToDevice(device), m.computes).To(torch.F32).ToDevice(parameter.Device())
 		parameter.MulScalarInPlace(1-rate*decay).AddInPlace(factor, -rate*muonLength*math.Sqrt(float64(longest)))
 		return nil
 	})

@@ -23,6 +23,7 @@ type parallel struct {
 	slices  [][]float32     // their memory
 	// resident is true if the newest weights are on the devices: steps move them there.
 	resident bool
+	shards   *shards // of the devices that move the weights, or have moved them; nil: none
 }
 
 // newParallel starts the engines that the options require. They share threads. It returns nil if one
@@ -139,35 +140,33 @@ func (p *parallel) gradient(ctx context.Context, at place, parts []microBatch, t
 	return nil
 }
 
-// useThere adds the gradients of all devices on one of them, in the order of the devices, and passes
-// them to use on the thread of its engine.
-func (p *parallel) useThere(ctx context.Context, home *apart, use func(s *torch.Scope, gradients []*torch.Tensor) error) error {
-	gradients, err := home.takeGradients(ctx)
-	for _, a := range p.apart() {
-		if err == nil && a != home {
-			err = a.addThere(ctx, gradients, home.twin.Engine().Device())
-		}
-	}
+// useThere adds the gradients of all devices, each tensor's on its owner, and passes them to use on the
+// thread of the first device's engine.
+func (p *parallel) useThere(ctx context.Context, on *shards, use func(s *torch.Scope, gradients []*torch.Tensor) error) error {
+	gradients, err := on.reduce(ctx)
 	if err == nil {
-		err = home.twin.Engine().Do(ctx, false, func(s *torch.Scope) error { return use(s, gradients) })
+		err = on.home().twin.Engine().Do(ctx, false, func(s *torch.Scope) error { return use(s, gradients) })
 	}
-	return errors.Join(err, home.free(gradients))
+	return errors.Join(err, on.free(gradients))
 }
 
-// home returns the device on which steps move the weights; nil: the CPU moves them.
-func (p *parallel) home() *apart {
+// stay makes steps move the weights on devices.
+func (p *parallel) stay(on *shards) { p.resident, p.shards = true, on }
+
+// resides returns the devices on which steps move the weights; nil: the CPU moves them.
+func (p *parallel) resides() *shards {
 	if p == nil || !p.resident {
 		return nil
 	}
-	return p.apart()[0]
+	return p.shards
 }
 
-// resides returns the devices on which steps move the weights; none if the CPU moves them.
-func (p *parallel) resides() []*apart {
-	if p.home() == nil {
+// home returns the first of the devices on which steps move the weights; nil: the CPU moves them.
+func (p *parallel) home() *apart {
+	if p.resides() == nil {
 		return nil
 	}
-	return p.apart()
+	return p.shards.home()
 }
 
 // refresh gives devices the newest weights.
@@ -179,10 +178,16 @@ func (p *parallel) refresh(ctx context.Context, devices ...*apart) error {
 			continue
 		}
 		group.Go(func() error {
-			if from == nil {
+			var err error
+			switch {
+			case from != nil:
+				err = model.Refresh(inner, a.twin, from)
+			case p.onOwners():
+				err = p.shards.copyTo(inner, a)
+			default:
 				return errLost
 			}
-			if err := model.Refresh(inner, a.twin, from); err != nil {
+			if err != nil {
 				return fmt.Errorf("copy weights to %s: %w", a.twin.Engine().Device(), err)
 			}
 			a.seen = p.from.changes
@@ -192,8 +197,13 @@ func (p *parallel) refresh(ctx context.Context, devices ...*apart) error {
 	return group.Wait()
 }
 
-// newest returns a model with the newest weights: the store's, or else a device's. It returns nil if a
-// device failed while it changed the only one.
+// onOwners reports whether the newest weights are on several owners.
+func (p *parallel) onOwners() bool {
+	return p.shards != nil && len(p.shards.devices) > 1 && p.shards.seen == p.from.changes
+}
+
+// newest returns a model with the newest weights: the store's, or else a device's. It returns nil if they are on
+// several owners, or if a device failed while it changed the only ones.
 func (p *parallel) newest() model.Model {
 	if p.from.fresh == p.from.changes {
 		return p.from.model
@@ -211,6 +221,11 @@ func (p *parallel) newest() model.Model {
 func (p *parallel) bring(ctx context.Context) error {
 	if p == nil || p.from.fresh == p.from.changes {
 		return nil
+	}
+	if p.newest() == nil && p.onOwners() {
+		if err := p.refresh(ctx, p.shards.home()); err != nil {
+			return err
+		}
 	}
 	err := errLost
 	for _, a := range p.apart() {

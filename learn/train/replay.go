@@ -85,7 +85,7 @@ func (rp *replayer) keep(ctx context.Context) (back func() error, err error) {
 			return nil, err
 		}
 	}
-	return rp.replica.keepOn(ctx, rp.at().device()...)
+	return rp.replica.keepOn(ctx, rp.at().on)
 }
 
 // replay is the state of a recomputation that repeats the steps of a round.

@@ -198,43 +198,37 @@ func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	return nil
 }
 
-// stayOnDevices makes steps move the weights on the devices, if there are any, and returns the place.
-func (r *replica) stayOnDevices() place {
-	if r.parallel != nil && len(r.parallel.apart()) > 0 {
-		r.parallel.resident = true
+// stayOnDevice makes steps move the weights on the first device, if there are any, and returns the place.
+func (r *replica) stayOnDevice() place {
+	if devices := r.parallel.apart(); len(devices) > 0 {
+		r.parallel.stay(newShards(devices, make([]int, len(r.parameters))))
 	}
-	return place{r.store, r.parallel.home()}
+	return place{r.store, r.parallel.resides()}
 }
 
-// keepOn copies the weights' bits on devices, or in the memory of the CPU if there are none, and returns
-// a function that restores them there.
-func (r *replica) keepOn(ctx context.Context, devices ...*apart) (back func() error, err error) {
-	if len(devices) == 0 {
+// keepOn copies the weights' bits, each on its owner, or in the memory of the CPU if on is nil, and returns a
+// function that restores them there.
+func (r *replica) keepOn(ctx context.Context, on *shards) (back func() error, err error) {
+	if on == nil {
 		restore := r.keep()
 		return func() error {
 			restore()
 			return nil
 		}, nil
 	}
-	if err := r.parallel.refresh(ctx, devices...); err != nil {
+	if err := r.parallel.refresh(ctx, on.devices...); err != nil {
 		return nil, err
 	}
-	var restore []func() error
-	for _, a := range devices {
-		one, err := a.keep(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("copy the weights on %s: %w", a.twin.Engine().Device(), err)
-		}
-		restore = append(restore, one)
+	restore, err := on.keep(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("copy the weights on the devices: %w", err)
 	}
 	return func() error {
-		for _, one := range restore {
-			if err := one(); err != nil {
-				r.changes++ // some weights are not restored
-				return fmt.Errorf("%w: %w", errLost, err)
-			}
+		if err := restore(); err != nil {
+			r.changes++ // some weights are not restored
+			return fmt.Errorf("%w: %w", errLost, err)
 		}
-		r.parallel.moved(devices...)
+		place{r.store, on}.changed()
 		if r.parallel.home() == nil { // the optimizer left the devices in the meantime
 			return r.parallel.bring(context.WithoutCancel(ctx))
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// resident is a momentum in the memory of a device. Its kernels work in order with libtorch, on the
-// default stream. The tensors belong to the device's engine, which frees them when it is closed.
+// resident is a momentum in the memory of devices: each tensor on its owner. Its kernels work in order with
+// libtorch, on the default stream. The tensors belong to the engines, which free them when they are closed.
 type resident struct {
-	on      *apart
+	on      *shards
 	kernel  *distro.Kernel // on the CPU
 	layouts []distro.Layout
 	now     []*torch.Tensor
@@ -37,7 +37,8 @@ var errBroken = errors.New("the device failed in the middle of a step")
 // lacked memory has changed nothing.
 func (r *resident) broke(err error) error {
 	if err != nil && !errors.Is(err, distro.ErrInput) && !errors.Is(err, distro.ErrNotFinite) {
-		r.failed, r.torn = err, r.torn || r.before == nil && !errors.Is(err, cuda.ErrMemory)
+		unchanged := errors.Is(err, cuda.ErrMemory) && !errors.Is(err, errPartly)
+		r.failed, r.torn = err, r.torn || r.before == nil && !unchanged
 	}
 	return err
 }
@@ -54,14 +55,14 @@ func (r *resident) stays(log *slog.Logger) bool {
 	if reset && r.clear() != nil {
 		return false
 	}
-	log.Warn("the device failed in a step; the optimizer stays on it", "device", r.on.twin.Engine().Device().String(),
+	log.Warn("the device failed in a step; the optimizer stays on it", "device", r.on.home().twin.Engine().Device().String(),
 		"because", r.failed, "in a row", r.strikes.failures, "leaves the device after", maxStrikes, "momentum is zero again", reset)
 	r.failed = nil
 	return true
 }
 
-// newResident allocates the momentum on a device that has kernels.
-func newResident(ctx context.Context, on *apart, kernel *distro.Kernel, layouts []distro.Layout) (*resident, error) {
+// newResident allocates the momentum on devices that have kernels.
+func newResident(ctx context.Context, on *shards, kernel *distro.Kernel, layouts []distro.Layout) (*resident, error) {
 	r := &resident{on: on, kernel: kernel, layouts: layouts}
 	var err error
 	if r.now, err = on.allocate(ctx); err != nil {
@@ -81,8 +82,22 @@ func (r *resident) leaves(taken []codec.TensorResult) ([][32]byte, error) {
 	if r.failed != nil {
 		return (&buffers{kernel: r.kernel, layouts: r.layouts, now: r.readInside()}).leaves(taken)
 	}
-	leaves, err := r.on.kernels.Leaves(addresses(r.now), taken)
+	leaves, err := r.leavesThere(taken)
 	return leaves, r.broke(err)
+}
+
+func (r *resident) leavesThere(taken []codec.TensorResult) ([][32]byte, error) {
+	ofTensors := make([][][32]byte, len(r.layouts))
+	err := r.on.launch(func(a *apart, tensors []int) error {
+		leaves, err := a.share.Leaves(addresses(pick(r.now, tensors)), pick(taken, tensors))
+		for _, i := range tensors {
+			if err == nil {
+				ofTensors[i], leaves = leaves[:r.layouts[i].Chunks()], leaves[r.layouts[i].Chunks():]
+			}
+		}
+		return err
+	})
+	return slices.Concat(ofTensors...), err
 }
 
 func (r *resident) chunk(tensor, within int, before bool) ([]float32, error) {
@@ -90,11 +105,11 @@ func (r *resident) chunk(tensor, within int, before bool) ([]float32, error) {
 	if before {
 		values = r.before
 	}
-	return r.on.kernels.Chunk(addresses(values[tensor : tensor+1])[0], tensor, within)
+	return r.on.chunk(values, tensor, within)
 }
 
 func (r *resident) norm(gradients vectors) (float64, error) {
-	return r.on.kernels.Norm(addresses(gradients.there))
+	return r.on.norm(gradients.there)
 }
 
 // encode runs on the thread of the engine. In some steps it compares some tensors with the result of
@@ -122,11 +137,18 @@ func (r *resident) encodeThere(gradients vectors, p distro.EncodeParams, least f
 	if r.steps.next() {
 		compared = samplesOf(r.steps, r.layouts, from, gradients.there)
 	}
-	taken, err := r.on.kernels.Encode(addresses(from), addresses(r.now), addresses(gradients.there), p, least)
+	taken := make([]codec.TensorResult, len(r.layouts))
+	err := r.on.launch(func(a *apart, tensors []int) error {
+		own, err := a.share.Encode(addresses(pick(from, tensors)), addresses(pick(r.now, tensors)), addresses(pick(gradients.there, tensors)), p, least)
+		if err == nil {
+			spread(taken, tensors, own)
+		}
+		return err
+	})
 	if err != nil || len(compared) == 0 {
 		return taken, err
 	}
-	leaves, failure := r.on.kernels.Leaves(addresses(r.now), taken)
+	leaves, failure := r.leavesThere(taken)
 	if failure != nil { // with audits, sealing the result fails too
 		return taken, nil
 	}
@@ -157,7 +179,7 @@ func (r *resident) encodeHere(gradients vectors, p distro.EncodeParams, least fl
 }
 
 func (r *resident) addBack(results []codec.TensorResult) error {
-	return r.broke(r.on.kernels.AddBack(addresses(r.now), results))
+	return r.broke(r.on.addBack(r.now, results))
 }
 
 func (r *resident) clear() error {
@@ -213,13 +235,13 @@ func (r *resident) leave() (*buffers, error) {
 			here.before = zeros(r.layouts)
 		}
 	}
-	return here, errors.Join(err, r.on.free(slices.Concat(r.now, r.before)))
+	return here, errors.Join(err, r.on.free(r.now), r.on.free(r.before))
 }
 
-// each calls f for each tensor on the device's engine. The scope ends after the tensor.
+// each calls f for each tensor on the engine of its owner. The scope ends after the tensor.
 func (r *resident) each(f func(s *torch.Scope, i int) error) error {
-	return r.on.twin.Engine().Do(context.Background(), false, func(s *torch.Scope) error {
-		for i := range r.now {
+	return r.on.do(context.Background(), nil, func(s *torch.Scope, _ *apart, tensors []int) error {
+		for _, i := range tensors {
 			if err := s.Sub(func(s *torch.Scope) error { return f(s, i) }); err != nil {
 				return err
 			}
@@ -228,36 +250,42 @@ func (r *resident) each(f func(s *torch.Scope, i int) error) error {
 	})
 }
 
-// openResident opens the kernels of all devices and returns a momentum on the first device, or nil if
+// openResident opens the kernels of all devices and returns a momentum that is divided among them, or nil if
 // there are no devices or if one of them has no kernels. Then steps move the weights on the devices. The
 // weights in the memory of the CPU are a copy, which the replica refreshes when it is needed.
 func openResident(ctx context.Context, r *replica, kernel *distro.Kernel, layouts []distro.Layout, topK int, o Options) (*resident, error) {
 	devices := r.parallel.apart()
-	for _, a := range devices {
-		open := a.openKernels
-		if o.kernels != nil {
-			open = o.kernels
-		}
-		k, err := open(layouts, topK)
-		if err == nil && k == nil {
-			return nil, nil
-		}
-		if a.kernels = k; err != nil {
-			r.log.Warn("the optimizer's kernels cannot run on the device: the optimizer runs on the CPU, and weights will be copied to the device for every step",
-				"device", a.twin.Engine().Device().String(), "because", errors.Join(err, r.parallel.closeKernels()),
-				"remedy", "install NVRTC of the CUDA version that libtorch is made for, or set "+cuda.EnvNVRTC+
-					" to its library; the driver must be as new as NVRTC")
-			return nil, nil
-		}
-	}
 	if len(devices) == 0 {
 		return nil, nil
 	}
-	m, err := newResident(ctx, devices[0], kernel, layouts)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("momentum on %s: %w", devices[0].twin.Engine().Device(), err), r.parallel.closeKernels())
+	var elements []int
+	for _, l := range layouts {
+		elements = append(elements, l.Elements())
 	}
-	r.parallel.resident = true
-	r.log.Info("weights and optimizer are in the device's memory", "device", devices[0].twin.Engine().Device().String())
+	on := divide(devices, elements)
+	without, err := on.openKernels(func(a *apart, layouts []distro.Layout) (kernels, error) {
+		if o.kernels != nil {
+			return o.kernels(layouts, topK)
+		}
+		return a.openKernels(layouts, topK)
+	}, layouts)
+	if err != nil {
+		r.log.Warn("the optimizer's kernels cannot run on the device: the optimizer runs on the CPU, and weights will be copied to the device for every step",
+			"device", without.twin.Engine().Device().String(), "because", errors.Join(err, r.parallel.closeKernels()),
+			"remedy", "install NVRTC of the CUDA version that libtorch is made for, or set "+cuda.EnvNVRTC+
+				" to its library; the driver must be as new as NVRTC")
+	}
+	if without != nil {
+		return nil, nil
+	}
+	m, err := newResident(ctx, on, kernel, layouts)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("momentum: %w", err), r.parallel.closeKernels())
+	}
+	r.parallel.stay(on)
+	for d, a := range devices {
+		r.log.Info("weights and optimizer are in the device's memory", "device", a.twin.Engine().Device().String(),
+			"tensors of the optimizer", len(on.tensors[d]), "of", len(layouts))
+	}
 	return m, nil
 }

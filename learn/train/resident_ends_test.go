@@ -108,7 +108,7 @@ type losing struct {
 }
 
 func (l losing) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
-	(*l.trainer).parallel.home().kept[0].Free()
+	(*l.trainer).parallel.resides().kept[0].Free()
 	return l.kernels.Encode(delta, left, grad, p, least)
 }
 

@@ -68,7 +68,7 @@ func TestResidentLocalStepsTrainTheSame(t *testing.T) {
 						}
 					}
 				}
-				if len(*opened) != 3 {
+				if len(*opened) != 5 {
 					t.Errorf("%d kernels", len(*opened))
 				}
 			})

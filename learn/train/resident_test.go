@@ -524,19 +524,24 @@ func TestCopiesOnTheCPUHaveNoKernels(t *testing.T) {
 // onEmulatedDriver gives each device of a trainer the source of the CUDA kernels.
 func onEmulatedDriver(t *testing.T) func(o *Options) {
 	t.Helper()
-	library, opened := cudatest.Library(t), 0
+	library, opened, devices := cudatest.Library(t), 0, map[int]*cuda.Device{}
 	return func(o *Options) {
 		o.kernels = func(layouts []distro.Layout, topK int) (kernels, error) {
-			device, err := cuda.OpenWith(library, library, opened)
-			if err != nil {
-				return nil, err
-			}
+			ordinal := opened % len(o.Devices)
 			opened++
-			t.Cleanup(func() {
-				if err := device.Close(); err != nil {
-					t.Error(err)
+			device := devices[ordinal]
+			if device == nil {
+				var err error
+				if device, err = cuda.OpenWith(library, library, ordinal); err != nil {
+					return nil, err
 				}
-			})
+				devices[ordinal] = device
+				t.Cleanup(func() {
+					if err := device.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
 			return device.NewModel(layouts, topK)
 		}
 	}

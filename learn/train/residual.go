@@ -155,9 +155,9 @@ func (r *residual) far(begun, ended [][]float32) error {
 	return nil
 }
 
-// farThere is far for weights on a device, on the thread of its engine.
-func (r *residual) farThere(on *apart, ended []*torch.Tensor) error {
-	if err := on.kernels.Far(addresses(on.kept), addresses(ended), nil, 0); err != nil {
+// farThere is far for weights on devices, on the thread of the first device's engine.
+func (r *residual) farThere(s *torch.Scope, on *shards, ended []*torch.Tensor) error {
+	if err := on.far(ended); err != nil {
 		return err
 	}
 	length, err := r.unsent.norm(vectors{there: ended})
@@ -168,11 +168,14 @@ func (r *residual) farThere(on *apart, ended []*torch.Tensor) error {
 		return fmt.Errorf("%w: the weights have moved by %v", errNotFinite, length)
 	}
 	if r.outer != nil {
-		factor := float64(float32(r.config.OuterMomentum))
-		for i, u := range r.outer.(*resident).now {
-			u.MulScalarInPlace(factor).AddInPlace(ended[i], 1)
-			ended[i].AddInPlace(u, factor)
-		}
+		factor, outer := float64(float32(r.config.OuterMomentum)), r.outer.(*resident).now
+		return on.do(context.Background(), s, func(_ *torch.Scope, _ *apart, tensors []int) error {
+			for _, i := range tensors {
+				outer[i].MulScalarInPlace(factor).AddInPlace(ended[i], 1)
+				ended[i].AddInPlace(outer[i], factor)
+			}
+			return nil
+		})
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (t *Trainer) speculate(ctx context.Context, step uint32, payloads [][]byte,
 	if err := t.checkNext(step); err != nil {
 		return err
 	}
-	back, err := t.keepOn(ctx, t.parallel.resides()...)
+	back, err := t.keepOn(ctx, t.parallel.resides())
 	if err != nil {
 		return err
 	}

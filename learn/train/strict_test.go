@@ -238,10 +238,10 @@ func TestFullDeviceCostsABatch(t *testing.T) {
 		both(1)
 		full := func() { strict.Limit(0, strict.Read().Used[0]) }
 		home := there.parallel.home()
-		own := home.kernels
+		own := home.share
 		if middle {
 			steps := 0
-			home.kernels = hooked{own, func() {
+			home.share = hooked{own, func() {
 				if steps++; steps == 2 {
 					full()
 				}
@@ -251,7 +251,7 @@ func TestFullDeviceCostsABatch(t *testing.T) {
 		}
 		_, _, err := there.Train(t.Context(), 2, toyBatch(0, 4), nil)
 		strict.Limit(0, 0)
-		if home.kernels = own; !LacksMemory(err) {
+		if home.share = own; !LacksMemory(err) {
 			t.Fatalf("middle of a step: %v: error = %v, want a lack of memory", middle, err)
 		}
 		both(3)

@@ -43,14 +43,16 @@ func newUpdater(ctx context.Context, at place, c config.AdamW, m *muon) (*update
 	}
 	u := &updater{place: at, config: c, moments: [2]moments{{name: firstMoment}, {name: secondMoment}}, muon: m}
 	u.constants = torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
-	err := at.engine().Do(ctx, false, func(s *torch.Scope) error {
-		for _, p := range at.store.parameters {
+	for i := range u.moments {
+		u.moments[i].tensors = make([]*torch.Tensor, len(at.store.parameters))
+	}
+	err := at.do(ctx, nil, func(s *torch.Scope, _ *apart, tensors []int) error {
+		for _, n := range tensors {
+			p := at.store.parameters[n]
 			for i := range u.moments {
-				var mean *torch.Tensor
 				if i == 0 || !u.byMuon(p) {
-					mean = s.Keep(s.Zeros(torch.F32, p.shape...))
+					u.moments[i].tensors[n] = s.Keep(s.Zeros(torch.F32, p.shape...))
 				}
-				u.moments[i].tensors = append(u.moments[i].tensors, mean)
 			}
 		}
 		return nil
@@ -83,11 +85,14 @@ func (u *updater) update(ctx context.Context, s *torch.Scope, rate float32, grad
 		u.torn = true
 		u.place.lost()
 	}
-	err := u.move(ctx, s, rate, gradients, clipScale(length, u.config.ClipGradNorm))
+	scale := clipScale(length, u.config.ClipGradNorm)
+	err := u.place.do(ctx, s, func(s *torch.Scope, on *apart, tensors []int) error {
+		return u.move(ctx, s, on, tensors, rate, gradients, scale)
+	})
 	if err == nil && u.torn {
 		u.place.changed()
 	}
-	if errors.Is(err, cuda.ErrMemory) { // nothing has moved
+	if errors.Is(err, cuda.ErrMemory) && !errors.Is(err, errPartly) { // nothing has moved
 		u.place.changed()
 		u.updates--
 		u.torn = false
@@ -98,16 +103,17 @@ func (u *updater) update(ctx context.Context, s *torch.Scope, rate float32, grad
 	return err
 }
 
-// move moves the weights by gradients times scale.
-func (u *updater) move(ctx context.Context, s *torch.Scope, rate float32, gradients []*torch.Tensor, scale float64) error {
+// move moves the weights of some tensors by gradients times scale, on a device or, if on is nil, on the CPU.
+func (u *updater) move(ctx context.Context, s *torch.Scope, on *apart, tensors []int, rate float32, gradients []*torch.Tensor, scale float64) error {
 	weights := u.place.weights()
-	there := u.place.on != nil && u.place.on.kernels != nil
+	there := on != nil && on.share != nil
 	if there {
-		if err := u.adamWThere(weights, gradients, rate, scale); err != nil {
+		if err := u.adamWThere(on, tensors, weights, gradients, rate, scale); err != nil {
 			return err
 		}
 	}
-	for i, p := range u.place.store.parameters {
+	for _, i := range tensors {
+		p := u.place.store.parameters[i]
 		if there && !u.byMuon(p) {
 			continue
 		}
@@ -128,11 +134,12 @@ func (u *updater) move(ctx context.Context, s *torch.Scope, rate float32, gradie
 	return nil
 }
 
-// adamWThere moves the weights that Muon does not move by one step of AdamW, with the device's kernels.
-func (u *updater) adamWThere(weights, gradients []*torch.Tensor, rate float32, scale float64) error {
-	defer u.place.on.conversions.Changed()
+// adamWThere moves those of some weights that Muon does not move by one step of AdamW, with the device's kernels.
+func (u *updater) adamWThere(on *apart, tensors []int, weights, gradients []*torch.Tensor, rate float32, scale float64) error {
+	defer on.conversions.Changed()
+	of := func(all []*torch.Tensor) []cuda.Tensor { return addresses(pick(all, tensors)) }
 	c := u.constants
-	return u.place.on.kernels.AdamW(addresses(weights), addresses(gradients), addresses(u.moments[0].tensors), addresses(u.moments[1].tensors),
+	return on.share.AdamW(of(weights), of(gradients), of(u.moments[0].tensors), of(u.moments[1].tensors),
 		cuda.AdamWParams{
 			Beta1: c.Beta1, Beta2: c.Beta2, Epsilon: c.Epsilon, WeightDecay: c.WeightDecay,
 			Rate: float64(rate), Clip: scale, Step: int64(u.updates),
@@ -141,7 +148,7 @@ func (u *updater) adamWThere(weights, gradients []*torch.Tensor, rate float32, s
 
 // reset resets the running means to zero.
 func (u *updater) reset() error {
-	err := u.each(func(s *torch.Scope, mean *torch.Tensor) {
+	err := u.each(func(s *torch.Scope, mean *torch.Tensor, _ int) {
 		mean.CopyFrom(s.Zeros(torch.F32, mean.Shape()...))
 	})
 	u.updates, u.torn = 0, u.torn && err != nil
@@ -154,25 +161,35 @@ func (u *updater) means() []*torch.Tensor {
 	return slices.DeleteFunc(all, func(mean *torch.Tensor) bool { return mean == nil })
 }
 
-// each calls f for each running mean on their engine. The scope ends after the mean.
-func (u *updater) each(f func(s *torch.Scope, mean *torch.Tensor)) error {
-	return u.place.engine().Do(context.Background(), false, func(s *torch.Scope) error {
-		for _, mean := range u.means() {
-			err := s.Sub(func(s *torch.Scope) error {
-				f(s, mean)
-				return nil
-			})
-			if err != nil {
-				return err
+// each calls f for each running mean, with its position in means, on the engine of its owner. The scope ends after the
+// mean.
+func (u *updater) each(f func(s *torch.Scope, mean *torch.Tensor, at int)) error {
+	position := map[*torch.Tensor]int{}
+	for at, mean := range u.means() {
+		position[mean] = at
+	}
+	return u.place.do(context.Background(), nil, func(s *torch.Scope, _ *apart, tensors []int) error {
+		for _, m := range u.moments {
+			for _, mean := range pick(m.tensors, tensors) {
+				if mean == nil {
+					continue
+				}
+				err := s.Sub(func(s *torch.Scope) error {
+					f(s, mean, position[mean])
+					return nil
+				})
+				if err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
 }
 
-// free frees the running means on a device. The updater must not be used afterwards.
+// free frees the running means on devices. The updater must not be used afterwards.
 func (u *updater) free() error {
-	return u.place.on.free(u.means())
+	return errors.Join(u.place.on.free(u.moments[0].tensors), u.place.on.free(u.moments[1].tensors))
 }
 
 // all returns the running means in the memory of the CPU: their own memory, or copies.
@@ -182,15 +199,15 @@ func (u *updater) all() (means [][]float32, err error) {
 			return nil, err
 		}
 	}
-	err = u.each(func(_ *torch.Scope, mean *torch.Tensor) { means = append(means, copied([]*torch.Tensor{mean})[0]) })
+	means = make([][]float32, len(u.means()))
+	err = u.each(func(_ *torch.Scope, mean *torch.Tensor, at int) { means[at] = copied([]*torch.Tensor{mean})[0] })
 	return means, err
 }
 
 // setAll overwrites the running means with the values that all returned.
 func (u *updater) setAll(means [][]float32) error {
-	err := u.each(func(s *torch.Scope, mean *torch.Tensor) {
-		mean.CopyFrom(s.FromFloat32s(means[0], mean.Shape()...))
-		means = means[1:]
+	err := u.each(func(s *torch.Scope, mean *torch.Tensor, at int) {
+		mean.CopyFrom(s.FromFloat32s(means[at], mean.Shape()...))
 	})
 	u.torn = u.torn && err != nil
 	return err

@@ -42,7 +42,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 		if err := r.model.Far(left, grad, delta, 0.5); err != nil {
 			t.Error(err)
 		}
-		if _, err := r.model.Norm(grad); err != nil {
+		if _, err := r.model.Squares(grad); err != nil {
 			t.Error(err)
 		}
 		t.Setenv(cudatest.EnvFailure, "")

@@ -176,30 +176,26 @@ func (m *Model) check(subject string, tensors []Tensor) error {
 	return nil
 }
 
-// Norm returns the L2 norm of all tensors together, computed in double precision. It is finite
-// exactly if all elements are finite.
-func (m *Model) Norm(tensors []Tensor) (float64, error) {
-	squares, err := m.squares(tensors)
-	if err != nil {
-		return 0, fmt.Errorf("norm: %w", err)
+// Norm returns the L2 norm of tensors, given the output of Squares for each. It is finite exactly if all elements are
+// finite.
+func Norm(squares [][]float64) float64 {
+	sum := 0.0
+	for _, blocks := range squares {
+		for _, block := range blocks {
+			sum += block
+		}
 	}
-	return math.Sqrt(added(squares)), nil
+	return math.Sqrt(sum)
 }
 
-func added(numbers []float64) (sum float64) {
-	for _, n := range numbers {
-		sum += n
-	}
-	return sum
-}
-
-// squares returns the sum of the squares of each block of the tensors.
-func (m *Model) squares(tensors []Tensor) ([]float64, error) {
+// Squares returns the sums of the squares in the blocks of each tensor, computed in double precision. The sums do not
+// depend on the other tensors.
+func (m *Model) Squares(tensors []Tensor) ([][]float64, error) {
 	if err := m.check("numbers", tensors); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("squares: %w", err)
 	}
 	sums := make([]float64, m.blocks.count())
-	return sums, m.within(func(machine *machine) error {
+	err := m.within(func(machine *machine) error {
 		t := m.device.newTransfer(machine)
 		addresses, to := t.addresses(tensors), t.output(8*len(sums))
 		if err := t.send(); err != nil {
@@ -211,6 +207,14 @@ func (m *Model) squares(tensors []Tensor) ([]float64, error) {
 		}
 		return t.receive(bytesOf(sums), to)
 	})
+	if err != nil {
+		return nil, fmt.Errorf("squares: %w", err)
+	}
+	squares := make([][]float64, len(tensors))
+	for i := range squares {
+		squares[i] = sums[m.blocks.firsts[i]:m.blocks.firsts[i+1]]
+	}
+	return squares, nil
 }
 
 // eachTensor calls f for each tensor, on several goroutines.

@@ -222,19 +222,20 @@ func TestNormsOnTheDevice(t *testing.T) {
 			t.Errorf("%s: %v, want %v", subject, got, want)
 		}
 	}
-	norm, err := r.model.Norm(at)
+	squares, err := r.model.Squares(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	near("norm", norm, distro.Norm(1, numbers))
+	near("norm", Norm(squares), distro.Norm(1, numbers))
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(-1)), math.MaxFloat32} {
 		last := numbers[len(numbers)-1]
 		last[len(last)-1] = bad
 		at[len(at)-1] = buffer(t, r.device, last).Tensor()
-		norm, err := r.model.Norm(at)
+		squares, err := r.model.Squares(at)
 		if err != nil {
 			t.Fatal(err)
 		}
+		norm := Norm(squares)
 		if finite := !math.IsNaN(norm) && !math.IsInf(norm, 0); finite != (bad == math.MaxFloat32) {
 			t.Errorf("norm with %v: %v", bad, norm)
 		}
@@ -282,7 +283,7 @@ func TestTraffic(t *testing.T) {
 		do               func() error
 		launches, copies int64
 	}{
-		{"norm", func() error { _, err := r.model.Norm(grad); return err }, 1, 2},
+		{"norm", func() error { _, err := r.model.Squares(grad); return err }, 1, 2},
 		{"encode", func() (err error) { results, err = r.model.Encode(delta, delta, grad, p, 0); return err }, 3, 2},
 		{"leaves", func() error { _, err := r.model.Leaves(delta, results); return err }, 1, 2},
 		{"add back", func() error { return r.model.AddBack(delta, results) }, 1, 1},
@@ -329,7 +330,7 @@ func TestFailuresOfModels(t *testing.T) {
 			}
 			return err
 		}, []string{"cuMemAlloc", up}},
-		"norm":     {func() error { _, err := r.model.Norm(grad); return err }, []string{up, launch, wait, down}},
+		"norm":     {func() error { _, err := r.model.Squares(grad); return err }, []string{up, launch, wait, down}},
 		"encode":   {func() error { _, err := r.model.Encode(delta, delta, grad, encodeParams, 0); return err }, []string{up, launch, wait, down}},
 		"leaves":   {func() error { _, err := r.model.Leaves(delta, results); return err }, []string{up, launch, wait, down}},
 		"chunk":    {func() error { _, err := r.model.Chunk(delta[3], 3, 1); return err }, []string{up, launch, wait, down}},
@@ -372,7 +373,7 @@ func TestModelsThatDoNotFit(t *testing.T) {
 		"few new momenta": encode(delta, few, delta, p),
 		"other gradients": encode(delta, delta, other, p),
 		"another top-k":   encode(delta, delta, delta, otherTopK),
-		"few to measure":  func() error { _, err := r.model.Norm(few); return err },
+		"few to measure":  func() error { _, err := r.model.Squares(few); return err },
 		"few to hash":     func() error { _, err := r.model.Leaves(few, nil); return err },
 		"no result":       func() error { _, err := r.model.Leaves(delta, nil); return err },
 		"empty result":    func() error { return r.model.AddBack(delta, make([]codec.TensorResult, 4)) },
@@ -396,7 +397,7 @@ func TestModelsThatDoNotFit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.model.Norm(delta); !errors.Is(err, errClosed) {
+	if _, err := r.model.Squares(delta); !errors.Is(err, errClosed) {
 		t.Errorf("closed model: error %v, want errClosed", err)
 	}
 }

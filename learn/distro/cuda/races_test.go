@@ -121,7 +121,7 @@ func callAll(t *testing.T, d *Device) error {
 		p.TopK = topK
 		_, delta := r.upload(t, r.values(1, 1))
 		_, grad := r.upload(t, r.values(2, 1))
-		if _, err := r.model.Norm(delta); err != nil {
+		if _, err := r.model.Squares(delta); err != nil {
 			return err
 		}
 		result, err := r.model.Encode(delta, delta, grad, p, 0)
