@@ -10,6 +10,7 @@ package memory
 
 import (
 	"math"
+	"math/bits"
 
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/required"
@@ -27,6 +28,7 @@ const (
 type Model struct {
 	Parameters uint64
 	Matrices   uint64 // parameters in matrices between hidden layers, which Muon trains
+	Largest    uint64 // parameters in the largest tensor, which one device owns
 	Vocabulary uint64
 
 	// Activations is the minimum number of values that training keeps for each token for the backward pass, and
@@ -103,9 +105,9 @@ func (t Training) Needs() Needs {
 
 // Parts lists the parts of the memory.
 //
-// The first device has the optimizer's state. Further devices compute gradients, and copy their weights for speculation
-// and lookahead. With devices, the main memory has
-// a copy of the weights for checkpoints and for other members.
+// Each device has weights and a gradient, and a share of the optimizer's state and of the copy of the weights. With AdamW
+// alone, the first device has all state. With devices, the main memory has a copy of the weights for checkpoints and for
+// other members.
 func (t Training) Parts() []Part {
 	all := t.computing()
 	for _, array := range t.arrays() {
@@ -116,8 +118,8 @@ func (t Training) Parts() []Part {
 		switch {
 		case t.Batch.Devices == 0:
 			p.Host = array.bytes
-		case t.Batch.Devices > 1 && array.name == copyOfWeights && t.copiedByAll():
-			p.Device, p.Further = array.bytes, array.bytes
+		case t.sharded():
+			p.Device, p.Further = t.shares(array.bytes)
 		default:
 			p.Device = array.bytes
 		}
@@ -153,7 +155,24 @@ func (t Training) computing() []Part {
 	return all
 }
 
-// array is a part of the optimizer's memory. It is in the memory of the CPU or of the first device.
+// sharded reports whether the optimizer's state is divided among devices. Each tensor is on one device, its owner.
+func (t Training) sharded() bool {
+	return t.Batch.Devices > 1 && (t.Optimizer.Distro != nil || t.Optimizer.LocalSteps != nil)
+}
+
+// shares divides an array of the optimizer among the devices. The owner of the model's largest tensor is the first device.
+func (t Training) shares(bytes uint64) (first, further uint64) {
+	n := uint64(t.Batch.Devices)
+	first = bytes/n + min(bytes%n, 1)
+	if p := t.Model.Parameters; p > 0 && t.Model.Largest <= p {
+		high, low := bits.Mul64(bytes, t.Model.Largest)
+		largest, _ := bits.Div64(high, low, p)
+		first = max(first, largest)
+	}
+	return first, (bytes - first) / (n - 1)
+}
+
+// array is a part of the optimizer's memory. It is in the memory of the CPU, or on devices.
 type array struct {
 	name  string
 	bytes uint64
@@ -189,7 +208,7 @@ func (t Training) arrays() []array {
 			{"residual before the newest result", audited, always},
 			{"running means", plus(weights, second), saved},
 			{"momentum of the rounds", outer, saved},
-			{copyOfWeights, weights, always},
+			{"copy of the weights", weights, always},
 		}
 	case o.AdamW != nil && o.Distro == nil:
 		return []array{{"running means", times(2, weights), saved}}
@@ -197,29 +216,23 @@ func (t Training) arrays() []array {
 		return []array{
 			{"momentum", weights, saved},
 			{"momentum before the newest result", audited, always},
-			{copyOfWeights, t.copied(), later},
+			{"copy of the weights", t.copied(), later},
 		}
 	}
 }
 
-// copyOfWeights is the name of the array that restores weights.
-const copyOfWeights = "copy of the weights"
-
-// copied returns the bytes of the copy of the weights that DisTrO keeps. On a device, audits need it too, except for
-// large models.
+// copied returns the bytes of the copy of the weights that DisTrO keeps, to restore them. Lookahead always needs the copy.
+// Speculation needs it, and on devices audits too, but members do not copy large models.
 func (t Training) copied() uint64 {
-	audits := t.Audited && t.Batch.Devices > 0 && t.Model.Weights() <= required.MaxCopied
-	if t.Optimizer.Distro != nil && (audits || t.copiedByAll()) {
+	d := t.Optimizer.Distro
+	if d == nil {
+		return 0
+	}
+	others := t.Audited && t.Batch.Devices > 0 || !t.Alone && d.Lag() == 1
+	if d.Lookahead || others && t.Model.Weights() <= required.MaxCopied {
 		return t.Model.Weights()
 	}
 	return 0
-}
-
-// copiedByAll reports whether all devices keep the copy of DisTrO. Lookahead always needs the copy. Speculation
-// needs the copy, and members do not speculate with large models.
-func (t Training) copiedByAll() bool {
-	d := t.Optimizer.Distro
-	return d != nil && (d.Lookahead || !t.Alone && d.Lag() == 1 && t.Model.Weights() <= required.MaxCopied)
 }
 
 // Weights returns the bytes of all weights in f32, at most math.MaxUint64.

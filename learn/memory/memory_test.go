@@ -71,7 +71,10 @@ func TestDevice(t *testing.T) {
 		"local steps, audited":    {Training{Optimizer: local(""), Audited: true, Batch: Batch{Devices: 1}}, 4, 28, 0},
 		"Muon":                    {Training{Optimizer: local(config.Muon), Batch: Batch{TwoBytes: true, Devices: 1}}, 4, 22, 0},
 		"AdamW":                   {Training{Optimizer: config.Optimizer{AdamW: &config.AdamW{}}, Alone: true, Batch: Batch{TwoBytes: true, Devices: 1}}, 4, 18, 0},
-		"several devices":         {Training{Optimizer: distro(1, true), Batch: Batch{TwoBytes: true, Devices: 3}}, 4, 14, 10},
+		"two devices":             {Training{Optimizer: distro(1, true), Batch: Batch{TwoBytes: true, Devices: 2}}, 4, 12, 12},
+		"two devices, audited":    {Training{Optimizer: distro(1, true), Audited: true, Batch: Batch{Devices: 2}}, 4, 12, 12},
+		"local steps on four":     {Training{Optimizer: local(""), Batch: Batch{TwoBytes: true, Devices: 4}}, 4, 14, 14},
+		"AdamW on two":            {Training{Optimizer: config.Optimizer{AdamW: &config.AdamW{}}, Alone: true, Batch: Batch{Devices: 2}}, 4, 16, 8},
 		"several groups of a CPU": {Training{Optimizer: distro(1, true), Batch: Batch{Data: 3}}, 24, 0, 0},
 		"layers in groups":        {Training{Optimizer: distro(1, true), Batch: Batch{Tensor: 2}}, 16, 0, 0},
 	} {
@@ -80,6 +83,10 @@ func TestDevice(t *testing.T) {
 		if n.Memory != test.host*large || n.Device != test.device*large || n.Further != test.further*large {
 			t.Errorf("%s: %d, %d and %d bytes per parameter, want %+v", name, n.Memory/large, n.Device/large, n.Further/large, test)
 		}
+	}
+	wide := Training{Model: Model{Parameters: large, Largest: large / 2}, Optimizer: distro(1, true), Batch: Batch{TwoBytes: true, Devices: 5}}
+	if n := wide.Needs(); n.Device != 12*large || n.Further != 10*large+large/2 {
+		t.Errorf("with half of the parameters in a tensor: %+v", n)
 	}
 	small := Training{Model: Model{Parameters: 1 << 20}, Optimizer: distro(1, true), Batch: Batch{Devices: 1}}
 	if n := small.Needs(); n.Device != 16<<20 || n.Memory != 8<<20 || n.LeastDevice != 12<<20 || n.LeastMemory != 4<<20 {

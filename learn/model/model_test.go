@@ -164,15 +164,16 @@ func checkNew(t *testing.T, e *torch.Engine, config []byte, description model.De
 		t.Fatal(err)
 	}
 	for _, m := range []model.Model{copied, twin, m} {
-		var count, hidden int64
+		var count, hidden, largest int64
 		for _, p := range m.Parameters() {
 			count += p.Tensor.Numel()
+			largest = max(largest, p.Tensor.Numel())
 			if weights.Hidden(p.Name, p.Tensor.Shape()) {
 				hidden += p.Tensor.Numel()
 			}
 		}
-		if count != description.NumParameters || hidden != description.NumHidden {
-			t.Errorf("%d parameters, %d of them in matrices between hidden layers; described as %+v", count, hidden, description)
+		if count != description.NumParameters || hidden != description.NumHidden || largest != description.Largest {
+			t.Errorf("%d parameters, %d of them in matrices between hidden layers, %d in the largest tensor; described as %+v", count, hidden, largest, description)
 		}
 		if err := model.SetWeights(t.Context(), m, want); err != nil {
 			t.Error(err)

@@ -29,6 +29,7 @@ type Description struct {
 	MaxTokens     int
 	NumParameters int64
 	NumHidden     int64 // of NumParameters: in matrices between hidden layers
+	Largest       int64 // of NumParameters: in the largest tensor
 	Experts       bool  // tokens are routed to some of many feed-forward layers
 
 	// Activations is the minimum number of values that training keeps for each token for the
@@ -41,7 +42,7 @@ type Description struct {
 // Memory returns the sizes that package memory needs.
 func (d Description) Memory() memory.Model {
 	return memory.Model{
-		Parameters: uint64(d.NumParameters), Matrices: uint64(d.NumHidden), Vocabulary: uint64(d.VocabSize),
+		Parameters: uint64(d.NumParameters), Matrices: uint64(d.NumHidden), Largest: uint64(d.Largest), Vocabulary: uint64(d.VocabSize),
 		Activations: uint64(d.Activations), Recomputed: uint64(d.Recomputed), Layer: uint64(d.Layer),
 	}
 }
@@ -93,7 +94,7 @@ var dense = architecture{
 		}
 		return Description{
 			Architecture: c.Architecture, VocabSize: c.VocabSize, MaxTokens: c.MaxPositionEmbeddings, NumParameters: llama.NumParameters(c),
-			NumHidden: llama.NumHidden(c), Experts: c.Experts.Count > 0, Activations: llama.Activations(c, false), Recomputed: llama.Activations(c, true), Layer: llama.LargestLayer(c),
+			NumHidden: llama.NumHidden(c), Largest: llama.Largest(c), Experts: c.Experts.Count > 0, Activations: llama.Activations(c, false), Recomputed: llama.Activations(c, true), Layer: llama.LargestLayer(c),
 		}, nil
 	},
 	init: func(config []byte, seed uint64, made func(int64)) ([]safetensors.Tensor, error) {
@@ -124,7 +125,7 @@ var deepSeek = architecture{
 		}
 		return Description{
 			Architecture: c.Architecture, VocabSize: c.VocabSize, MaxTokens: c.MaxPositionEmbeddings, NumParameters: deepseek.NumParameters(c),
-			NumHidden: deepseek.NumHidden(c), Experts: c.NumExperts > 0, Activations: deepseek.Activations(c, false), Recomputed: deepseek.Activations(c, true), Layer: deepseek.LargestLayer(c),
+			NumHidden: deepseek.NumHidden(c), Largest: deepseek.Largest(c), Experts: c.NumExperts > 0, Activations: deepseek.Activations(c, false), Recomputed: deepseek.Activations(c, true), Layer: deepseek.LargestLayer(c),
 		}, nil
 	},
 	init: func(config []byte, seed uint64, made func(int64)) ([]safetensors.Tensor, error) {

@@ -37,6 +37,8 @@ var onDevice = []struct {
 	{name: "DisTrO, embeddings", config: twoHeads(1024, 96, 3), optimizer: distro, rows: 1},
 	{name: "DisTrO, recomputed, 4 sequences", config: twoHeads(256, 96, 3), optimizer: distro, recompute: true, rows: 4},
 	{name: "DisTrO, audited, 2 devices", config: twoHeads(256, 96, 3), optimizer: distro, audited: true, rows: 1, devices: 2},
+	{name: "DisTrO, 2 devices", config: twoHeads(256, 96, 3), optimizer: distro, rows: 1, devices: 2},
+	{name: "AdamW, audited, 2 devices", config: twoHeads(256, 96, 3), optimizer: local("", 0), audited: true, rows: 1, devices: 2},
 	{name: "AdamW, audited", config: twoHeads(256, 96, 3), optimizer: local("", 0), audited: true, rows: 1},
 	{name: "Muon, outer momentum, embeddings", config: twoHeads(1024, 96, 3), optimizer: local(config.Muon, 0.5), rows: 1},
 	{name: "DisTrO, audited, lag 2", config: twoHeads(256, 96, 3), optimizer: lagging(distro), audited: true, rows: 1},

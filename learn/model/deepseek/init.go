@@ -73,6 +73,19 @@ func number(c Config, which func(name string, shape []int64) bool) int64 {
 	return total
 }
 
+// Largest returns the number of values in the largest trainable tensor.
+func Largest(c Config) int64 {
+	trained := func(name string, _ []int64) bool { return name != correctionName }
+	largest := weights.Largest(weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings), trained)
+	for i := range c.NumHiddenLayers {
+		largest = max(largest, weights.Largest(layerShapes(c, i), trained))
+		if c.sparse(i) {
+			largest = max(largest, weights.Largest(expertShapes(c), trained))
+		}
+	}
+	return largest
+}
+
 func expertName(layer, expert int, name string) string {
 	return fmt.Sprintf("model.layers.%d.mlp.experts.%d.%s", layer, expert, name)
 }

@@ -45,6 +45,11 @@ func NumHidden(c Config) int64 {
 	return weights.Count(shapes(c), func(name string, shape []int64) bool { return !fixed(name) && weights.Hidden(name, shape) })
 }
 
+// Largest returns the number of values in the largest trainable tensor.
+func Largest(c Config) int64 {
+	return weights.Largest(shapes(c), func(name string, _ []int64) bool { return !fixed(name) })
+}
+
 // fixed reports whether a tensor of a checkpoint is not trained.
 func fixed(name string) bool { return strings.HasSuffix(name, correction) }
 

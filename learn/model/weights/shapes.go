@@ -46,11 +46,25 @@ func Count(shapes map[string][]int64, which func(name string, shape []int64) boo
 		if !which(name, shape) {
 			continue
 		}
-		n := int64(1)
-		for _, size := range shape {
-			n *= size
-		}
-		total += n
+		total += elements(shape)
 	}
 	return total
+}
+
+// Largest returns the number of values in the largest tensor, by their names, for which which returns true.
+func Largest(shapes map[string][]int64, which func(name string, shape []int64) bool) (largest int64) {
+	for name, shape := range shapes {
+		if which(name, shape) {
+			largest = max(largest, elements(shape))
+		}
+	}
+	return largest
+}
+
+func elements(shape []int64) int64 {
+	n := int64(1)
+	for _, size := range shape {
+		n *= size
+	}
+	return n
 }
