@@ -37,7 +37,7 @@ func (l *lookback) restore(ctx context.Context, x audit.Recomputation) (back fun
 	return l.restoreHere(steps)
 }
 
-// restoreThere is restore on devices, each of which keeps a copy of its weights meanwhile.
+// restoreThere is restore on devices. Meanwhile each owner keeps a copy of its weights.
 func (l *lookback) restoreThere(ctx context.Context, on *shards, steps []appliedStep) (back func() error, err error) {
 	back = func() error { return nil }
 	moved, err := on.allocate(ctx)

@@ -79,6 +79,7 @@ func (r *replica) moveAll(ctx context.Context, devices []*apart, there func(a *a
 			moved = append(moved, a)
 		case !errors.Is(failures[i], cuda.ErrMemory) && !errors.Is(failures[i], distro.ErrInput):
 			a.seen = r.changes - 1
+			r.parallel.shards.seen = a.seen
 		}
 	}
 	return moved, errors.Join(failures...)

@@ -321,8 +321,8 @@ func (o *shards) add(s *torch.Scope, gradients [][]*torch.Tensor, tensor int) er
 	return nil
 }
 
-// openKernels opens the kernels of each device, for all tensors, and then for those that it owns. If a device has none, or
-// they cannot be opened, it returns that device, and closes nothing.
+// openKernels opens kernels on each device: for all tensors, and then for the tensors of the owner. If a device has no
+// kernels, or opening them fails, it returns that device. The caller must then close the opened kernels.
 func (o *shards) openKernels(open func(a *apart, layouts []distro.Layout) (kernels, error), layouts []distro.Layout) (without *apart, err error) {
 	for _, a := range o.devices {
 		if a.kernels, err = open(a, layouts); err != nil || a.kernels == nil {

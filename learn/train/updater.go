@@ -134,7 +134,7 @@ func (u *updater) move(ctx context.Context, s *torch.Scope, on *apart, tensors [
 	return nil
 }
 
-// adamWThere moves those of some weights that Muon does not move by one step of AdamW, with the device's kernels.
+// adamWThere moves the weights of some tensors by one step of AdamW, with the device's kernels. It omits the matrices of Muon.
 func (u *updater) adamWThere(on *apart, tensors []int, weights, gradients []*torch.Tensor, rate float32, scale float64) error {
 	defer on.conversions.Changed()
 	of := func(all []*torch.Tensor) []cuda.Tensor { return addresses(pick(all, tensors)) }
