@@ -11,7 +11,7 @@ import (
 
 // commitMutations break the rules of intermediate checkpoints.
 var commitMutations = []mutation{
-	{"an intermediate checkpoint is forgotten when its epoch ends", commitForgotten(true), scenario.AllFaults, []check.Assertion{check.CommitKept}, 50},
+	{"an intermediate checkpoint is forgotten when its epoch ends", commitForgotten(true), scenario.AllFaults, []check.Assertion{check.CommitKept}, 72},
 	{"an intermediate checkpoint before the checkpoint is forgotten", commitForgotten(false), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
 	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
 	{"one report is enough for an intermediate checkpoint", commitOf(func(reports, _ int) bool { return reports > 0 }), scenario.AllFaults, []check.Assertion{check.CommitKept, check.CheckpointTrue}, 0},

@@ -10,7 +10,7 @@ import (
 
 // shareMutations break the rules of shares by speed.
 var shareMutations = []mutation{
-	{"the fastest member of an audited run gets its whole share", fastestUncut, scenario.SilentTrainer, []check.Assertion{check.SharesRight}, 0},
+	{"the fastest member of an audited run gets its whole share", fastestUncut, scenario.SilentTrainer, []check.Assertion{check.SharesRight}, 7},
 	{"trials last six rounds in spite of shares by speed", trialsLastSixRounds, courtFaults, []check.Assertion{check.FairlyTried}, 130},
 }
 
