@@ -15,7 +15,7 @@ LOAD_CLIENTS ?= 256
 
 # LEARNING lists the packages that need libtorch. All other packages build and test without cgo.
 MODULE   := github.com/psyche-go/psyche
-LEARNING := ./proof/e2e/... ./learn/torch/... ./learn/model/... ./learn/train/... ./learn/eval/... ./node/member/... ./cmd/internal/modelsource/... ./cmd/psyche-client/... ./proof/matrix/... ./proof/bench/...
+LEARNING := ./proof/e2e ./proof/matrix/... ./learn/train/... ./learn/torch/... ./proof/e2e/... ./cmd/psyche-client/... ./learn/model/... ./learn/eval/... ./node/member/... ./cmd/internal/modelsource/... ./proof/bench/...
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(learn/(torch|model|train|eval)|node/member|cmd/internal/modelsource|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(learn|node/member|cmd/internal/modelsource|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
 
@@ -202,18 +202,26 @@ demo-data: build
 ## test: run the whole test suite; packages that share memory run under the race detector, except SLOW_RACES
 test: test-plain test-torch race test-tools
 
+# LONG lists the packages whose tests take longest. They begin first, so that a core is not left idle at the end.
+LONG        = $(addprefix $(MODULE)/,proof/sim node/client chain/programtest cmd/psyche learn/memory/fit learn/distro/cuda net/p2p/blob face/hosting host/server)
+longest     = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
+
 # Many of these tests wait for a clock or a connection, so run one more package at a time than there are cores.
 test-plain:
-	$(GO) test -p 3 $(filter-out $(RACED),$(PLAIN))
-	$(GO) test -p 3 -timeout 20m -run '$(SLOW_RACES)' $(SLOW)
+	$(GO) test -p 3 $(call longest,$(filter-out $(RACED),$(PLAIN)))
+	$(GO) test -p 3 -timeout 20m -run '$(SLOW_RACES)' $(call longest,$(SLOW))
 
-# The end-to-end tests take longest and mostly wait, so they begin first.
+# The end-to-end tests take longest and mostly wait, so they begin first; LEARNING has the other long packages next.
 test-torch: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 3 -timeout 20m $(LEARNING)
 
-## sim: simulate 1,000 runs of 64 clients under faults
+## sim: simulate 1,000 runs of 64 clients under faults, and 1,900 smaller runs: with honest members, with shares by speed, and with retries
 sim: psyche
 	$(BIN)/psyche sim --seeds 1..1000 --clients 64
+	$(BIN)/psyche sim --seeds 1..1000 --clients 8 --faults honest
+	$(BIN)/psyche sim --seeds 1..300 --clients 12 --rounds 12 --shares
+	$(BIN)/psyche sim --seeds 1..300 --clients 12 --rounds 12 --faults honest --shares --retries
+	$(BIN)/psyche sim --seeds 1..300 --clients 12 --rounds 12 --retries
 
 ## sim-links: simulate 2,000 runs of 12 clients on slow links with members that falsely accuse them, and 1,000 with coalitions
 sim-links: psyche
@@ -255,7 +263,7 @@ SLOW        = $(addprefix $(MODULE)/,$(sort $(shell grep -lsE '^func ($(SLOW_RAC
 
 ## race: run the race detector on packages that share memory and use no tensors, except SLOW_RACES
 race:
-	$(GO) test -race -p 3 -timeout 20m -skip '$(SLOW_RACES)' $(RACED)
+	$(GO) test -race -p 3 -timeout 20m -skip '$(SLOW_RACES)' $(call longest,$(RACED))
 
 # Compiles the prerequisites of race and lint in advance.
 precompile: $(LINT)
