@@ -19,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/memnet"
 	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/wire"
 	"go.uber.org/goleak"
 )
 
@@ -34,6 +35,7 @@ type world struct {
 	ctx   context.Context
 	tasks sync.WaitGroup
 	lives map[identity.ID]int
+	heard verified
 }
 
 func newWorld(t *testing.T, config coordinator.Config, definition ...byte) *world {
@@ -79,6 +81,53 @@ type options struct {
 	Options
 }
 
+// verified contains the announcements whose signatures a member of a world has verified.
+type verified struct {
+	mu     sync.Mutex
+	opened map[sealed]signedBy
+}
+
+// sealed is the argument of Open.
+type sealed struct {
+	raw string
+	run [32]byte
+}
+
+// signedBy is the result of Open.
+type signedBy struct {
+	author       identity.ID
+	announcement wire.ResultAnnouncement
+}
+
+// openedOnce verifies each signature once for all members of a world. Otherwise, tests would spend
+// most of their time on the same signatures.
+type openedOnce struct {
+	env.Announcements
+	known *verified
+}
+
+// Open implements env.Announcements.
+func (o openedOnce) Open(raw []byte, run [32]byte) (identity.ID, wire.ResultAnnouncement, error) {
+	key := sealed{string(raw), run}
+	o.known.mu.Lock()
+	by, ok := o.known.opened[key]
+	o.known.mu.Unlock()
+	if ok {
+		return by.author, by.announcement, nil
+	}
+	author, a, err := o.Announcements.Open(raw, run)
+	if err != nil {
+		return author, a, err
+	}
+	o.known.mu.Lock()
+	defer o.known.mu.Unlock()
+	if o.known.opened == nil {
+		o.known.opened = make(map[sealed]signedBy)
+	}
+	o.known.opened[key] = signedBy{author, a}
+	return author, a, nil
+}
+
 // launch starts a client; change may be nil.
 func (w *world) launch(n int, change func(o *options)) *member {
 	w.t.Helper()
@@ -116,6 +165,9 @@ func (w *world) launch(n int, change func(o *options)) *member {
 			return o.audited, o.audited.Load(ctx, s)
 		}
 		return o.trainer, o.trainer.Load(ctx, s)
+	}
+	if o.Announcements == nil {
+		o.Announcements = openedOnce{env.Signed{Key: o.Key}, &w.heard}
 	}
 	if m.node, err = New(o.Options); err != nil {
 		w.t.Fatal(err)
