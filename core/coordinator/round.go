@@ -35,6 +35,11 @@ func (r *Round) Owners(c Config) []int {
 	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, r.levels())
 }
 
+// BatchCount returns the number of batches of the round.
+func (r *Round) BatchCount(c Config) int {
+	return assign.BatchCount(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, r.levels())
+}
+
 // levels returns the levels of r.Members.
 func (r *Round) levels() []uint8 { return r.Levels[:len(r.Members)] }
 
@@ -47,7 +52,7 @@ func (r *Round) MemberIndex(id ClientID) (int, bool) {
 // overfills reports whether the filters have more bits than the round's items can set. Such filters
 // would vote for any result.
 func (r *Round) overfills(participants, commitments *bloom.Filter, c Config) bool {
-	batches := assign.BatchCount(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize, r.levels())
+	batches := r.BatchCount(c)
 	return participants.OnesCount() > bloom.Hashes*len(r.Members) || commitments.OnesCount() > bloom.Hashes*batches
 }
 

@@ -64,7 +64,7 @@ func (s *State) addRound(round *coordinator.Round, c coordinator.Config) {
 	}
 	s.Witnesses, s.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
 	s.BatchSize, s.DataIndex = round.BatchSize, round.Position
-	s.Batches = len(round.Owners(c))
+	s.Batches = round.BatchCount(c)
 }
 
 // OnProbation describes the probation of a member whose results do not count for a number of rounds.
