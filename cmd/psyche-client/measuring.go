@@ -31,9 +31,7 @@ func (f evalFlags) measure(ctx context.Context, access hubFlags, events *event.L
 	}
 	report := func(e event.Evaluated) {
 		logger.Info("measured", "task", e.Task, "step", e.Step, "scores", e.Scores, "documents", e.Samples, "text", e.Text)
-		if err := events.Append(e); err != nil {
-			logger.Error("write event", "err", err)
-		}
+		events.Note(logger, e)
 	}
 	return &measuring{background.Start(background.Options{
 		Exams: exams, Prompt: f.PromptTask, Seed: f.EvalSeed, Report: report, Logger: logger, Crowded: background.Crowded,

@@ -123,12 +123,9 @@ func (f *networkFlags) options(key identity.Key, events *event.Log, logger *slog
 		LocalDiscovery: f.LocalDiscovery && !ip.IsLoopback(),
 		MaxUploadRate:  int64(f.MaxUploadRate * (1 << 20)),
 		OnPenalty: func(p p2p.Penalty) {
-			err := events.Append(event.Misbehaved{
+			events.Note(logger, event.Misbehaved{
 				Peer: p.Peer.String(), Fault: string(p.Fault), Detail: p.Detail, Times: p.Times, Score: p.Score,
 			})
-			if err != nil {
-				logger.Error("write event", "err", err)
-			}
 		},
 		Logger: logger,
 	}, nil

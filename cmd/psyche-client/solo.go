@@ -384,13 +384,10 @@ func (s *solo) next(ctx context.Context) (float64, error) {
 	}
 	s.step++
 	s.loss = loss
-	err = s.events.Append(event.Trained{
+	s.events.Note(s.terminal.logger(), event.Trained{
 		Step: s.step, Batch: event.Batch{id.Start, id.End}, Loss: event.Loss(loss), Tokens: s.options.TotalBatch * s.options.SeqLen,
 		Seconds: time.Since(begun).Seconds(), Memory: sysmemory.Peak(),
 	})
-	if err != nil {
-		s.terminal.logger().Error("write event", "err", err)
-	}
 	s.dataIndex = id.End
 	s.unsaved = true
 	s.trained += s.options.TotalBatch * s.options.SeqLen
@@ -406,9 +403,7 @@ func (s *solo) printHeldOut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.events.Append(event.EvaluatedLoss(s.step, loss, len(s.heldOut.Sequences), time.Since(begun))); err != nil {
-		s.terminal.logger().Error("write event", "err", err)
-	}
+	s.events.Note(s.terminal.logger(), event.EvaluatedLoss(s.step, loss, len(s.heldOut.Sequences), time.Since(begun)))
 	s.printf("step %d  held-out loss %.4f\n", s.step, loss)
 	return nil
 }

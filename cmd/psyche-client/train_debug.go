@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -98,16 +97,13 @@ const maxStats = 1000
 // gradientEvents returns a function that writes statistics of a gradient to the event log.
 func gradientEvents(events *event.Log, logger *slog.Logger) func(train.Gradient) {
 	return func(g train.Gradient) {
-		err := events.Append(event.Gradient{Step: g.Step, LR: g.LR, Norm: g.Norm})
+		events.Note(logger, event.Gradient{Step: g.Step, LR: g.LR, Norm: g.Norm})
 		for some := range slices.Chunk(g.Tensors, maxStats) {
 			stats := event.OptimizerStats{Step: g.Step}
 			for _, s := range some {
 				stats.Tensors = append(stats.Tensors, event.TensorStats{Name: s.Name, GradientEnergy: s.Gradient, DeltaEnergy: s.Delta})
 			}
-			err = errors.Join(err, events.Append(stats))
-		}
-		if err != nil {
-			logger.Error("write event", "err", err)
+			events.Note(logger, stats)
 		}
 	}
 }

@@ -214,9 +214,7 @@ func (p *payments) write() {
 		return
 	}
 	p.written = now
-	if err := p.events.Append(now); err != nil {
-		p.logger.Error("write event", "err", err)
-	}
+	p.events.Note(p.logger, now)
 }
 
 // close closes the client, and records its last payments.

@@ -76,9 +76,7 @@ func (t *trainers) computing(ctx context.Context, of model.Description) (model.O
 
 // timed writes the duration of a part of a step to the event log.
 func (t *trainers) timed(part train.Timing) {
-	if err := t.events.Append(event.Span{Step: part.Step, Part: part.Part, Seconds: part.Took.Seconds()}); err != nil {
-		t.logger.Error("write event", "err", err)
-	}
+	t.events.Note(t.logger, event.Span{Step: part.Step, Part: part.Part, Seconds: part.Took.Seconds()})
 }
 
 // openData opens the data of the run.

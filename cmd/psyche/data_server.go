@@ -66,12 +66,9 @@ func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address 
 // answerEvents returns a function that writes the results of requests to an event log.
 func answerEvents(events *event.Log, logger *slog.Logger) func(serve.Answer) {
 	return func(a serve.Answer) {
-		err := events.Append(event.Served{
+		events.Note(logger, event.Served{
 			To: a.To.String(), Request: a.Kind, Batch: event.Batch{a.Batch.Start, a.Batch.End}, Bytes: a.Bytes, Seconds: a.Took.Seconds(), Denied: a.Denied,
 		})
-		if err != nil {
-			logger.Error("write event", "err", err)
-		}
 	}
 }
 
@@ -80,9 +77,7 @@ func (d *dataService) follow(first backend.Update, updates <-chan backend.Update
 	states := eventlog.NewRun(events)
 	see := func(u backend.Update) {
 		d.Update(u.State, u.Run)
-		if err := states.See(u.State); err != nil {
-			logger.Error("write event", "err", err)
-		}
+		states.See(u.State, logger)
 	}
 	see(first)
 	for update := range updates {

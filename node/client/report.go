@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"math/bits"
 	"reflect"
 	"time"
 
@@ -33,25 +32,11 @@ type reporter struct {
 	court   event.Court
 	names   event.Names
 	total   event.Wire
-	lost    int // events that could not be written since the last written one
 	ledger  credits.Ledger
 }
 
-// emit writes an event. An error of the event log does not stop the training. If the disk is full, every event fails, so
-// emit logs only the first failure, the second, the fourth and so on.
-func (r *reporter) emit(body event.Body) {
-	err := r.events.Append(body)
-	switch {
-	case err == nil && r.lost > 0:
-		r.log.Info("the event log is written again", "lost_events", r.lost)
-		r.lost = 0
-	case err == nil:
-	default:
-		if r.lost++; bits.OnesCount(uint(r.lost)) == 1 {
-			r.log.Error("cannot write an event; training continues", "lost_events", r.lost, "err", err)
-		}
-	}
-}
+// emit writes an event. An error of the event log does not stop the training.
+func (r *reporter) emit(body event.Body) { r.events.Note(r.log, body) }
 
 // state writes an event if a relevant part of the state has changed.
 func (r *reporter) state(v *view) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/bits"
 	"os"
 	"sync"
 	"time"
@@ -19,6 +21,9 @@ var ErrInUse = errors.New("another process is writing it")
 type Log struct {
 	mu       sync.Mutex
 	file     *os.File // nil: only the functions of Watch receive the events
+	end      int64    // of the last whole line
+	torn     bool     // the file may have a part of a line after end
+	lost     int      // events of Note that could not be written since the last written one
 	now      func() time.Time
 	watchers []func(Event)
 }
@@ -46,10 +51,14 @@ func Open(path string) (*Log, error) {
 	if err := filelock.Try(file); errors.Is(err, filelock.ErrHeld) {
 		return nil, errors.Join(fmt.Errorf("open event log %s: %w%s; end that process, or give this one another --events-dir", path, ErrInUse, filelock.By(err)), file.Close())
 	}
-	if err := cutTornLine(file); err != nil {
-		return nil, errors.Join(fmt.Errorf("open event log %s: %w", path, err), file.Close())
+	err = cutTornLine(file)
+	if err == nil {
+		var end int64
+		if end, err = file.Seek(0, io.SeekCurrent); err == nil {
+			return &Log{file: file, end: end, now: time.Now}, nil
+		}
 	}
-	return &Log{file: file, now: time.Now}, nil
+	return nil, errors.Join(fmt.Errorf("open event log %s: %w", path, err), file.Close())
 }
 
 // cutTornLine truncates file after its last newline and moves to its end.
@@ -80,13 +89,41 @@ func cutTornLine(file *os.File) error {
 	return err
 }
 
-// Append writes one event with the current time.
+// Append writes one event with the current time. After a failure, such as a full disk, later events
+// still begin at the start of a line.
 func (l *Log) Append(body Body) error {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.append(body)
+}
+
+// Note appends an event, and logs an error instead of returning it, because an event log that cannot be
+// written stops no work. If the disk is full, every event fails, so Note logs only the first failure, the
+// second, the fourth and so on.
+func (l *Log) Note(logger *slog.Logger, body Body) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.append(body)
+	switch {
+	case err == nil && l.lost > 0:
+		logger.Info("the event log is written again", "lost_events", l.lost)
+		l.lost = 0
+	case err == nil:
+	default:
+		if l.lost++; bits.OnesCount(uint(l.lost)) == 1 {
+			logger.Error("cannot write an event; the work continues", "lost_events", l.lost, "err", err)
+		}
+	}
+}
+
+// append writes one event. The caller holds the lock.
+func (l *Log) append(body Body) error {
 	e := Event{Time: l.now(), Body: body}
 	for _, see := range l.watchers {
 		defer see(e)
@@ -98,10 +135,28 @@ func (l *Log) Append(body Body) error {
 	if err != nil {
 		return err
 	}
-	if _, err := l.file.Write(line); err != nil {
+	if err := l.cut(); err != nil {
 		return fmt.Errorf("append event: %w", err)
 	}
+	if _, err := l.file.Write(line); err != nil {
+		l.torn = true
+		return fmt.Errorf("append event: %w", errors.Join(err, l.cut()))
+	}
+	l.end += int64(len(line))
 	return nil
+}
+
+// cut removes the part of a line that a failed write left.
+func (l *Log) cut() error {
+	if !l.torn {
+		return nil
+	}
+	if err := l.file.Truncate(l.end); err != nil {
+		return err
+	}
+	_, err := l.file.Seek(l.end, io.SeekStart)
+	l.torn = err != nil
+	return err
 }
 
 // Close closes the file. A later Append returns an error.

@@ -169,9 +169,7 @@ func (s *Source) arrives(step uint32) remote.Progress {
 
 // Record writes the progress of a transfer. An error does not stop the transfer.
 func Record(events *event.Log, logger *slog.Logger, now event.Transfer) {
-	if err := events.Append(now); err != nil {
-		logger.Error("write event", "err", err)
-	}
+	events.Note(logger, now)
 }
 
 // fromOthers searches for the wanted checkpoint in the locations where other members save

@@ -115,21 +115,18 @@ func (l *Logs) Add(state *coordinator.State) {
 	if run.last.RunState == "" {
 		l.append(run, event.Started{Role: "server", ID: identity.ID(state.Host).String(), RunID: state.RunID, PID: os.Getpid()})
 	}
-	if err := run.See(state); err != nil {
-		l.Logger.Error("write event", "err", err)
-	}
+	run.See(state, l.Logger)
 }
 
 // See writes a state that differs from the last one, and new trials and ejections.
-func (r *Run) See(state *coordinator.State) (err error) {
+func (r *Run) See(state *coordinator.State, logger *slog.Logger) {
 	if next := event.StateOf(state); !reflect.DeepEqual(next, r.last) {
 		r.last = next
-		err = r.log.Append(next)
+		r.log.Note(logger, next)
 	}
 	for _, news := range r.court.News(state) {
-		err = errors.Join(err, r.log.Append(news))
+		r.log.Note(logger, news)
 	}
-	return err
 }
 
 // AddNames writes new display names of a run's clients.
@@ -154,7 +151,5 @@ func (l *Logs) AddCommit(happened server.Event) {
 }
 
 func (l *Logs) append(run *Run, body event.Body) {
-	if err := run.log.Append(body); err != nil {
-		l.Logger.Error("write event", "err", err)
-	}
+	run.log.Note(l.Logger, body)
 }
