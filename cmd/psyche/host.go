@@ -20,7 +20,7 @@ import (
 // hostText hosts a run on a user's own text.
 type hostText struct {
 	Texts     []string `arg:"" name:"text" placeholder:"TEXT" help:"Your text: folders, files, or data sets of the Hugging Face Hub (hf://datasets/OWNER/NAME). data tokenize lists the formats."`
-	Friends   int      `default:"-1" placeholder:"N" help:"Number of machines that you expect in addition to this machine. Default: 3, or 23 with --open." group:"The run:"`
+	Friends   *int     `placeholder:"N" help:"Number of machines that you expect in addition to this machine. Default: 3, or 23 with --open." group:"The run:"`
 	Link      string   `default:"20mbit" placeholder:"SPEED" help:"Upload speed of the machines, such as 100mbit, 5mbit or 1gbit (${default})." group:"The run:"`
 	Hours     float64  `default:"1" placeholder:"N" help:"Duration of the run in hours, if all machines are as fast as this machine (${default})." group:"The run:"`
 	Open      bool     `help:"Strangers may take part: members audit each other's results, and eject members whose results are false. Needs at least 8 members." group:"The run:"`
@@ -64,6 +64,12 @@ func (c *hostText) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
+	friends := hosting.UsualFriends
+	if c.Friends != nil {
+		if friends = *c.Friends; friends < 0 {
+			return usagef("--friends %d, want 0 to %d", friends, recipe.MaxFriends)
+		}
+	}
 	if c.MainAuthority != "" {
 		if _, err := identity.ParseID(c.MainAuthority); err != nil {
 			return usagef("--main-authority: %w", err)
@@ -77,7 +83,7 @@ func (c *hostText) Run(ctx context.Context, to console) error {
 		client = filepath.Join(filepath.Dir(self), "psyche-client")
 	}
 	err = hosting.Run(ctx, hosting.Options{
-		Texts: c.Texts, Dir: c.Dir, Name: c.Name, Friends: c.Friends, Link: link, Hours: c.Hours, Open: c.Open,
+		Texts: c.Texts, Dir: c.Dir, Name: c.Name, Friends: friends, Link: link, Hours: c.Hours, Open: c.Open,
 		Model: c.Model, Tokenizer: c.Tokenizer, Authority: c.MainAuthority, PublicAddr: c.PublicAddr, InstallURL: c.InstallURL, MinClient: c.MinClient, Port: c.Port,
 		Chat:        c.Chat == "on" || c.Chat == "auto" && !c.Open,
 		PrepareOnly: c.PrepareOnly, Again: c.Again, Server: self, Client: client, Caller: caller(ctx, to),

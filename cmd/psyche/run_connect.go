@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -74,6 +75,9 @@ func (f serverFlags) options(key identity.Key, errs io.Writer) (tcp.Options, err
 	}
 	if f.ServerAddr == "" {
 		return tcp.Options{}, usagef("missing flags: --server-addr=HOST:PORT")
+	}
+	if _, _, err := net.SplitHostPort(f.ServerAddr); err != nil {
+		return tcp.Options{}, usagef("--server-addr %q: want HOST:PORT: %w", f.ServerAddr, err)
 	}
 	if f.ServerKey != "" {
 		if _, err := identity.ParseID(f.ServerKey); err != nil {

@@ -29,7 +29,7 @@ var errStops = errors.New("too few clients would remain for the next epoch")
 func (c *runEject) Run(ctx context.Context, to console) error {
 	client, err := identity.ParseID(c.Client)
 	if err != nil {
-		return usageError{err}
+		return usagef("the client's key: %w; psyche run status shows the keys", err)
 	}
 	action := coordinator.Eject{Client: coordinator.ClientID(client)}
 	err = c.decide(ctx, to, func(s *coordinator.State, _ coordinator.ClientID) (coordinator.Action, error) {

@@ -157,6 +157,15 @@ func (c serverRun) checkLimits() error {
 	return nil
 }
 
+// checkPurpose rejects a server that has no run and no key that may create a run. Without --save-state-dir, the host's own
+// key ends with the process, so its owner cannot create a run either.
+func (c serverRun) checkPurpose(runs []config.Run, create server.CreatePolicy) error {
+	if len(runs) == 0 && c.SaveStateDir == "" && !create.Anyone && len(create.Keys) == 0 {
+		return usagef("no run to host: pass --state FILE, --save-state-dir DIR with earlier runs, or --allow-create with the keys that may create runs")
+	}
+	return nil
+}
+
 // requirement returns the version that the server requires of clients.
 func (c serverRun) requirement() release.Requirement {
 	return release.Requirement{Version: c.MinClientVersion, Address: c.InstallURL}
@@ -212,7 +221,7 @@ func (c serverRun) serve(ctx context.Context, runs []config.Run, o *server.Optio
 	if err != nil {
 		return errors.Join(err, events.Close())
 	}
-	if err := errors.Join(c.invite(o, o.Logger, shown), c.handOut(ctx, runs, o, page, o.Logger)); err != nil {
+	if err := errors.Join(c.invite(o, o.Logger, shown), c.handOut(ctx, runs, o, page, o.Logger), c.checkPurpose(runs, o.Create)); err != nil {
 		return errors.Join(err, stopData(), events.Close())
 	}
 	shown.start(ctx, c, o, page)

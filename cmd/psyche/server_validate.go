@@ -87,18 +87,18 @@ func checkServedFolders(ctx context.Context, from config.DataServer) error {
 // missingFolders returns warnings for a run's folders that are missing on this machine.
 func missingFolders(model config.Model) []string {
 	var warnings []string
-	warn := func(subject, path string) {
+	warn := func(subject, path, or string) {
 		if _, err := os.Stat(path); err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s folder %s is not on this machine; every client needs its own copy", subject, path))
+			warnings = append(warnings, fmt.Sprintf("%s folder %s is not on this machine; every client needs its own copy%s", subject, path, or))
 		}
 	}
 	for _, location := range model.DataLocations {
 		if folder := location.Folder(); folder != "" {
-			warn("data", folder)
+			warn("data", folder, "")
 		}
 	}
 	if model.Checkpoint.Local != nil {
-		warn("model", model.Checkpoint.Local.Path)
+		warn("model", model.Checkpoint.Local.Path, ", unless psyche server run sends them its --model-path")
 	}
 	return warnings
 }

@@ -37,7 +37,7 @@ type Options struct {
 	Texts   []string // files, folders, and data sets of the Hub
 	Dir     string   // folder of the run; empty: of the name, in the user's state folder
 	Name    string   // id of the run; empty: from the first text
-	Friends int      // expected members in addition to the host's client; -1: a default
+	Friends int      // expected members in addition to the host's client; UsualFriends: a default
 	Link    recipe.Mbits
 	Hours   float64
 	Open    bool
@@ -75,6 +75,9 @@ type Caller struct {
 	Out    io.Writer
 	Err    io.Writer // for the progress of long steps
 }
+
+// UsualFriends in Options.Friends means the default number of friends.
+const UsualFriends = -1
 
 // Default numbers of friends. An open run begins with at most 16 members, which tolerate five dishonest
 // members. It expects more, so that it can begin although some are missing.
@@ -150,7 +153,7 @@ func (o Options) withDefaults() (_ Options, err error) {
 	if o.Name == "" {
 		o.Name = nameOf(o.Texts[0])
 	}
-	if o.Friends == -1 {
+	if o.Friends == UsualFriends {
 		if o.Friends = defaultFriends; o.Open {
 			o.Friends = defaultOpenFriends
 		}
@@ -227,7 +230,7 @@ func (o Options) checkPaths() error {
 			continue
 		}
 		if _, err := os.Stat(text); err != nil && (o.Again || !o.begun()) { // a run that has begun needs only its token files
-			return fmt.Errorf("%w: the text: %w", ErrOptions, err)
+			return fmt.Errorf("%w: the text: %w; name a folder, a file or hf://datasets/OWNER/NAME", ErrOptions, err)
 		}
 		if inside, err := filepath.Rel(text, o.Dir); err == nil && filepath.IsLocal(inside) {
 			return fmt.Errorf("%w: the run's folder %s is within the text %s; choose another folder with --dir", ErrOptions, o.Dir, text)

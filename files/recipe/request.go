@@ -53,17 +53,17 @@ var (
 func (r Request) Check() error {
 	switch {
 	case r.Name == "" || len(r.Name) > coordinator.MaxRunIDLength || strings.ContainsFunc(r.Name, unicode.IsControl):
-		return fmt.Errorf("%w: the name %q has %d bytes, want 1 to %d without control characters", ErrRequest, r.Name, len(r.Name), coordinator.MaxRunIDLength)
+		return fmt.Errorf("%w: --name %q has %d bytes, want 1 to %d without control characters", ErrRequest, r.Name, len(r.Name), coordinator.MaxRunIDLength)
 	case !utf8.ValidString(r.Name):
-		return fmt.Errorf("%w: the name %q is not UTF-8", ErrRequest, r.Name)
+		return fmt.Errorf("%w: --name %q is not UTF-8", ErrRequest, r.Name)
 	case r.Friends < 0 || r.Friends > MaxFriends:
-		return fmt.Errorf("%w: %d friends, want 0 to %d", ErrRequest, r.Friends, MaxFriends)
+		return fmt.Errorf("%w: --friends %d, want 0 to %d", ErrRequest, r.Friends, MaxFriends)
 	case !(r.Hours > 0) || r.Hours > maxHours:
-		return fmt.Errorf("%w: %v hours, want more than 0, and at most %d", ErrRequest, r.Hours, maxHours)
+		return fmt.Errorf("%w: --hours %v, want more than 0, and at most %d", ErrRequest, r.Hours, maxHours)
 	case !(r.Link >= minLink) || r.Link > maxLink:
-		return fmt.Errorf("%w: a link of %v Mbit/s, want %v to %.0f", ErrRequest, float64(r.Link), minLink, float64(maxLink))
+		return fmt.Errorf("%w: --link of %v Mbit/s, want %v to %.0f", ErrRequest, float64(r.Link), minLink, float64(maxLink))
 	case r.Open && r.Friends+1 < openMembers:
-		return fmt.Errorf("%w: an open run of %d members, want at least %d, so that %d audit in each round", ErrRequest, r.Friends+1, openMembers, auditors)
+		return fmt.Errorf("%w: --open with --friends %d, want at least %d, so that %d members audit in each round", ErrRequest, r.Friends, openMembers-1, auditors)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (p plan) rules() []Choice {
 		{section, "init_min_clients", p.initial, begin, true},
 		{section, "min_clients", minimum, "An epoch ends early with fewer members.", false},
 		{section, "waiting_for_members_extra_time", 1, "Seconds, as in all files in configs/.", false},
-		{section, "warmup_time", p.warmup, fmt.Sprintf("Seconds for loading the model: three times its transfer over %v, at least %.0f.", p.Link, leastWarmup), false},
+		{section, "warmup_time", p.warmup, fmt.Sprintf("Seconds for loading the model: three times its transfer over %v, at least %.0f, but at most half of epoch_time.", p.Link, leastWarmup), false},
 		{section, "epoch_time", p.epoch, "seconds until new members can join and the model is saved", true},
 		{section, "commit_every_rounds", max(1, int(p.epoch/4/p.each)), "About four intermediate checkpoints in an epoch.", false},
 		{section, "max_round_train_time", p.limit, "Seconds: three times what one machine needs alone for a whole round.", false},

@@ -72,6 +72,9 @@ func Explain(program string, other Other, err error) (message, try string) {
 	switch {
 	case found == nil:
 	case strings.HasPrefix(found[1], invite.Scheme+"://") || strings.HasPrefix(found[1], invite.Scheme+"+"):
+		if try != program+" --help" {
+			return "this command accepts no invite link; name the run with flags", try
+		}
 		return "this is an invite link, not a command; psyche-client joins its run", "psyche-client join LINK"
 	case try == program+" --help" && slices.Contains(other.Commands, found[1]):
 		return fmt.Sprintf("%s is a command of the program %s, not of %s", found[1], other.Program, program), other.Program + " " + found[1] + " --help"

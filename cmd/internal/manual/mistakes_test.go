@@ -59,6 +59,7 @@ func TestExplain(t *testing.T) {
 		{[]string{"host", "text"}, "host is a command of the program server, not of client", "server host --help"},
 		{[]string{"psyche://host:1/run?key=a"}, "this is an invite link, not a command; psyche-client joins its run", "psyche-client join LINK"},
 		{[]string{"psyche+solana://a/run"}, "this is an invite link, not a command; psyche-client joins its run", "psyche-client join LINK"},
+		{[]string{"train", "psyche://host:1/run?key=a"}, "this command accepts no invite link; name the run with flags", "client train --help"},
 		{[]string{"none"}, "unexpected argument none", "client --help"},
 	} {
 		_, err := parser.Parse(c.args)
