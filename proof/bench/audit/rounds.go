@@ -30,6 +30,7 @@ type roundsCommand struct {
 	Rounds    uint32  `default:"50" help:"Number of rounds."`
 	Inner     uint32  `default:"24" help:"Steps of a round."`
 	Muon      bool    `help:"Use Muon instead of AdamW for the steps."`
+	Beta1     float64 `name:"beta1" default:"0.9" help:"β1 of AdamW."`
 	Sequences int     `default:"1" help:"Sequences of a step."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
 	LR        float64 `default:"0.002" help:"Learning rate after ten rounds."`
@@ -103,7 +104,7 @@ func (c *roundsCommand) Run(ctx context.Context) (err error) {
 		float := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 		p, err := s.run("rounds-worker", "--model", c.Model, "--threads", strconv.Itoa(s.threads), "--data", strconv.Itoa(s.data),
 			"--micro", strconv.Itoa(s.micro), "--bf16="+strconv.FormatBool(s.bf16), "--lr", float(c.LR), "--final", float(c.Final),
-			"--rounds", fmt.Sprint(c.Rounds), "--inner", fmt.Sprint(c.Inner), "--muon="+strconv.FormatBool(c.Muon), "--id", strconv.Itoa(i+1))
+			"--rounds", fmt.Sprint(c.Rounds), "--inner", fmt.Sprint(c.Inner), "--muon="+strconv.FormatBool(c.Muon), "--beta1", float(c.Beta1), "--id", strconv.Itoa(i+1))
 		if err != nil {
 			return err
 		}

@@ -30,6 +30,7 @@ type roundsWorkerCommand struct {
 	Rounds  uint32
 	Inner   uint32
 	Muon    bool
+	Beta1   float64 `name:"beta1"`
 	Micro   int
 	ID      uint8 `name:"id"`
 }
@@ -90,7 +91,7 @@ func (c *roundsWorkerCommand) Run(ctx context.Context) error {
 		compute.Compute = torch.BF16
 	}
 	optimizer := &config.LocalSteps{
-		InnerSteps: uint16(c.Inner), Betas: [2]float64{0.9, 0.99}, Eps: 1e-8, WeightDecay: 0.1, ClipGradNorm: 1,
+		InnerSteps: uint16(c.Inner), Betas: [2]float64{c.Beta1, 0.99}, Eps: 1e-8, WeightDecay: 0.1, ClipGradNorm: 1,
 		OuterLR: 1, CompressionTopK: 32, CompressionChunk: 32, ValueBits: 2, ErrorDecay: 0.95,
 	}
 	if c.Muon {
