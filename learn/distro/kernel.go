@@ -210,6 +210,9 @@ func fourSquares(delta, grad *[4]float32, decay, lr float32) float32 {
 	return a*a + b*b + (c*c + d*d)
 }
 
+// Threads returns the number of goroutines that share a call.
+func (k *Kernel) Threads() int { return k.threads }
+
 // Norm returns the L2 norm of all slices together, in double precision. It is finite exactly if
 // every element is finite. The bits depend neither on the number of threads nor on the instruction
 // set.

@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// chooser chooses the units and levels of a chunk. The choice is local to the sender, so its bits
-// need not be the same elsewhere.
+// chooser chooses the units and levels of a chunk. Members compare the choice of a device with the CPU's, so
+// each operation is rounded: a conversion to float64 keeps a product from being fused with a sum.
 type chooser struct {
 	levels float64 // the largest level
 	reach  float64
@@ -26,7 +26,7 @@ func (c *chooser) quantize(coefficients, sent codec.TensorResult, chunk, at, cou
 		if level := math.Copysign(c.level(c.sizes[i], unit), float64(v)); level != 0 {
 			sent.Indices[to], sent.Values[to] = index, float32(level)
 			to++
-			rest = float32(float64(v) - unit*level)
+			rest = float32(float64(v) - float64(unit*level))
 		}
 		if rest != 0 {
 			coefficients.Indices[left], coefficients.Values[left] = index, rest
@@ -73,8 +73,8 @@ func (c *chooser) unit(values []float32) uint8 {
 func (c *chooser) squares(unit, limit float64) float64 {
 	sum := 0.0
 	for i, size := range c.sizes {
-		rest := size - c.level(size, unit)*unit
-		sum += rest * rest
+		rest := size - float64(c.level(size, unit)*unit)
+		sum += float64(rest * rest)
 		if i%8 == 7 && sum >= limit {
 			break
 		}

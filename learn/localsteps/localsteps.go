@@ -80,7 +80,7 @@ type EncodeParams struct {
 // in the form of codec.EncodeLevels. With a Reach of 0 nothing is sent. After an error the sums may
 // have changed.
 func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams) (codec.TensorResult, error) {
-	if err := p.check(); err != nil {
+	if err := p.Check(); err != nil {
 		return codec.TensorResult{}, err
 	}
 	largest, err := k.Encode(l, sums, d, p.Largest())
@@ -91,18 +91,25 @@ func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams
 	return result, k.AddBack(l, sums, largest)
 }
 
-func (p EncodeParams) check() error {
+// Largest returns the parameters with which DisTrO's kernels add a pseudo-gradient to the sums and take
+// the largest coefficients from them.
+func (p EncodeParams) Largest() distro.EncodeParams {
+	return distro.EncodeParams{Decay: p.Decay, LR: 1, TopK: p.TopK}
+}
+
+// Check returns an error if the parameters are not valid.
+func (p EncodeParams) Check() error {
 	if p.LevelBits < 1 || p.LevelBits > codec.MaxLevelBits || !(p.Reach >= 0) || !finite([]float32{p.Reach}) {
 		return fmt.Errorf("encode: %w: %+v", errInput, p)
 	}
 	return nil
 }
 
-// Largest returns the parameters with which DisTrO's kernels add a pseudo-gradient to the sums and take
-// the largest coefficients from them.
-func (p EncodeParams) Largest() distro.EncodeParams {
-	return distro.EncodeParams{Decay: p.Decay, LR: 1, TopK: p.TopK}
-}
+// Most returns the largest level.
+func (p EncodeParams) Most() float64 { return float64(int(1) << (p.LevelBits - 1)) }
+
+// ReachOf returns the number that the units of a tensor are fractions of.
+func (p EncodeParams) ReachOf(l distro.Layout) float64 { return float64(reachOf(l, p.Reach)) }
 
 // Quantize rounds the largest coefficients of a tensor's sums to the levels that Encode sends, and
 // replaces the coefficients by the part that is not sent, which must be added back to the sums.
@@ -110,7 +117,7 @@ func Quantize(l distro.Layout, largest codec.TensorResult, p EncodeParams) codec
 	to := l.Codec(p.TopK)
 	result := to.NewLevels()
 	if p.Reach > 0 {
-		c := chooser{levels: float64(int(1) << (p.LevelBits - 1)), reach: float64(reachOf(l, p.Reach))}
+		c := chooser{levels: p.Most(), reach: p.ReachOf(l)}
 		for i, count := range largest.Counts {
 			c.quantize(largest, result, i, i*to.K, int(count))
 		}

@@ -17,8 +17,8 @@ import (
 var methods = map[string][]string{
 	"distro":         {"Squares", "Encode", "AddBack"},
 	"distro audited": {"Squares", "Encode", "Leaves"},
-	"local":          {"Squares", "Encode", "AddBack", "AdamW", "Far"},
-	"local audited":  {"Squares", "Encode", "AddBack", "AdamW", "Far", "Leaves"},
+	"local":          {"Squares", "EncodeLevels", "AdamW", "Far"},
+	"local audited":  {"Squares", "EncodeLevels", "AdamW", "Far", "Leaves"},
 }
 
 func newMember(t *testing.T, kind string, change ...func(o *Options)) *Trainer {
@@ -86,7 +86,7 @@ func failIn(t *testing.T, kind, method, how string, devices int) {
 	if (there.history != nil || how == "lacks memory") && err == nil {
 		t.Error("the step did not fail")
 	}
-	means := kind == "local" && (method == "Encode" || method == "Far")             // have the gradients of the failed step
+	means := kind == "local" && (method == "EncodeLevels" || method == "Far")       // have the gradients of the failed step
 	same := there.history != nil || how == "lacks memory" && !means && devices == 1 // else the other device has done its part
 	m.panics, m.fail, m.lacks = "", "", ""
 	for range 2 {
@@ -114,7 +114,7 @@ func failIn(t *testing.T, kind, method, how string, devices int) {
 // TestDeviceThatFailsOftenIsLeft makes a method fail in several steps. After maxStrikes failures in a row, the optimizer
 // continues on the CPU. A step without a failure begins the count again.
 func TestDeviceThatFailsOftenIsLeft(t *testing.T) {
-	for kind, method := range map[string]string{"distro": "Encode", "distro audited": "Encode", "local": "AdamW", "local audited": "Encode"} {
+	for kind, method := range map[string]string{"distro": "Encode", "distro audited": "Encode", "local": "AdamW", "local audited": "EncodeLevels"} {
 		for _, lacks := range []bool{false, true} {
 			set, opened := withKernels(t, nil)
 			here, there := newMember(t, kind), newMember(t, kind, onDevices(1), set)

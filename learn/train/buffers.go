@@ -1,10 +1,14 @@
 package train
 
 import (
+	"errors"
 	"fmt"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/localsteps"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -22,7 +26,7 @@ type momenta interface {
 	chunk(tensor, within int, before bool) ([]float32, error)
 }
 
-// momentum is momenta for the steps of DisTrO.
+// momentum is momenta for the steps of DisTrO and the rounds of local steps.
 type momentum interface {
 	momenta
 	// norm returns the L2 norm of gradients, in double precision, so that it is finite exactly if
@@ -33,6 +37,8 @@ type momentum interface {
 	// A chunk whose coefficients are all below its tensor's floor (see distro.Kernel.Floor) or below least
 	// keeps them; noFloor means that there is no floor.
 	encode(gradients vectors, p distro.EncodeParams, least float32) ([]codec.TensorResult, error)
+	// encodeLevels adds pseudo-gradients, and subtracts the levels that it returns, as encode does without a floor.
+	encodeLevels(gradients vectors, p localsteps.EncodeParams) ([]codec.TensorResult, error)
 	// addBack adds coefficients to the values.
 	addBack(results []codec.TensorResult) error
 	// clear sets the values to zero.
@@ -121,6 +127,24 @@ func (b *buffers) encode(gradients vectors, p distro.EncodeParams, least float32
 		}
 	}
 	return taken, nil
+}
+
+// encodeLevels quantizes as many tensors at a time as the kernel has threads.
+func (b *buffers) encodeLevels(gradients vectors, p localsteps.EncodeParams) ([]codec.TensorResult, error) {
+	largest, err := b.encode(gradients, p.Largest(), noFloor)
+	if err != nil {
+		return nil, err
+	}
+	levels := make([]codec.TensorResult, len(b.layouts))
+	var group errgroup.Group
+	group.SetLimit(b.kernel.Threads())
+	for i, l := range b.layouts {
+		group.Go(func() error {
+			levels[i] = localsteps.Quantize(l, largest[i], p)
+			return nil
+		})
+	}
+	return levels, errors.Join(group.Wait(), b.addBack(largest))
 }
 
 // noFloor makes encode take coefficients of any size.

@@ -60,29 +60,40 @@ func (s sample) firstChunk(layouts []distro.Layout) (chunk int) {
 	return chunk
 }
 
-// compare returns an error unless the CPU computes the same coefficients, momentum and leaves.
-func (s sample) compare(kernel *distro.Kernel, l distro.Layout, p distro.EncodeParams, least float32,
-	taken codec.TensorResult, momentum *torch.Tensor, leaves [][32]byte) error {
-	left := make([]float32, len(s.from))
-	p.Floor = floor(kernel, s.from, s.gradient, p, least)
-	want, err := kernel.EncodeTo(l, s.from, left, s.gradient, p)
+// compare returns an error unless the CPU takes the same coefficients, and computes the same momentum and leaves. It
+// changes the sample.
+func (s sample) compare(kernel *distro.Kernel, l distro.Layout, take taking, taken codec.TensorResult, momentum *torch.Tensor, leaves [][32]byte) error {
+	here := &buffers{kernel: kernel, layouts: []distro.Layout{l}, now: [][]float32{s.from}}
+	all, err := take(here, vectors{here: [][]float32{s.gradient}})
 	if err != nil {
 		return err
 	}
+	want := all[0]
 	for c := range l.Chunks() {
 		was, now := distro.TakenOf(want, c, l.Chunks()), distro.TakenOf(taken, c, l.Chunks())
-		if !slices.Equal(was.Indices, now.Indices) || !slices.EqualFunc(was.Values, now.Values, equalBits) {
+		if !slices.Equal(was.Indices, now.Indices) || !slices.EqualFunc(was.Values, now.Values, equalBits) ||
+			want.Units != nil && want.Units[c] != taken.Units[c] {
 			return fmt.Errorf("%w: coefficients of chunk %d of tensor %d", errBits, c, s.tensor)
 		}
 	}
-	if !slices.EqualFunc(left, copied([]*torch.Tensor{momentum})[0], equalBits) {
+	if !slices.EqualFunc(s.from, copied([]*torch.Tensor{momentum})[0], equalBits) {
 		return fmt.Errorf("%w: momentum of tensor %d", errBits, s.tensor)
 	}
-	_, hashes, err := kernel.Leaves(l, left, want)
+	_, hashes, err := kernel.Leaves(l, s.from, hashed(all)[0])
 	if err == nil && !slices.Equal(hashes, leaves) {
 		err = fmt.Errorf("%w: hashes of tensor %d", errBits, s.tensor)
 	}
 	return err
+}
+
+// hashed returns results whose levels count as values, because hash trees contain no units. A comparison of hashes
+// needs no more.
+func hashed(results []codec.TensorResult) []codec.TensorResult {
+	values := slices.Clone(results)
+	for i := range values {
+		values[i].Units = nil
+	}
+	return values
 }
 
 func equalBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }

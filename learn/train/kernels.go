@@ -14,6 +14,7 @@ import (
 type kernels interface {
 	Squares(tensors []cuda.Tensor) ([][]float64, error)
 	Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error)
+	EncodeLevels(delta, left, grad []cuda.Tensor, p localsteps.EncodeParams) ([]codec.TensorResult, error)
 	Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error)
 	Chunk(tensor cuda.Tensor, i, chunk int) ([]float32, error)
 	AddBack(delta []cuda.Tensor, r []codec.TensorResult) error

@@ -53,11 +53,20 @@ func (k processorKernels) Squares(tensors []cuda.Tensor) (squares [][]float64, e
 }
 
 func (k processorKernels) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+	return k.step(delta, left).encode(vectors{here: slicesOf(grad)}, p, least)
+}
+
+func (k processorKernels) EncodeLevels(delta, left, grad []cuda.Tensor, p localsteps.EncodeParams) ([]codec.TensorResult, error) {
+	return k.step(delta, left).encodeLevels(vectors{here: slicesOf(grad)}, p)
+}
+
+// step returns the values of a step that reads delta and writes left.
+func (k processorKernels) step(delta, left []cuda.Tensor) *buffers {
 	b := &buffers{kernel: k.kernel, layouts: k.layouts, now: slicesOf(left)}
 	if delta[0] != left[0] {
 		b.now, b.before = slicesOf(delta), slicesOf(left)
 	}
-	return b.encode(vectors{here: slicesOf(grad)}, p, least)
+	return b
 }
 
 func (k processorKernels) Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error) {
@@ -187,6 +196,18 @@ func (m *tested) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, 
 	taken, err := m.kernels.Encode(delta, left, grad, p, least)
 	m.ruin("Encode", left)
 	return taken, m.fault("Encode", err)
+}
+
+func (m *tested) EncodeLevels(delta, left, grad []cuda.Tensor, p localsteps.EncodeParams) ([]codec.TensorResult, error) {
+	if m.lacks == "EncodeLevels" {
+		return nil, cuda.ErrMemory
+	}
+	if m.wrong == "EncodeLevels" {
+		p.Decay /= 2
+	}
+	taken, err := m.kernels.EncodeLevels(delta, left, grad, p)
+	m.ruin("EncodeLevels", left)
+	return taken, m.fault("EncodeLevels", err)
 }
 
 func (m *tested) Leaves(delta []cuda.Tensor, taken []codec.TensorResult) ([][32]byte, error) {

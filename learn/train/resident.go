@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/localsteps"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -112,22 +113,42 @@ func (r *resident) norm(gradients vectors) (float64, error) {
 	return r.on.norm(gradients.there)
 }
 
-// encode runs on the thread of the engine. In some steps it compares some tensors with the result of
-// the CPU. If they differ in a run with audits, in which a wrong momentum would look like cheating, the
-// CPU encodes the step again. If the device fails without audits, the values become zeros.
-func (r *resident) encode(gradients vectors, p distro.EncodeParams, least float32) (taken []codec.TensorResult, err error) {
+func (r *resident) encode(gradients vectors, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+	return r.take(gradients, func(k kernels, from, left, grad []cuda.Tensor) ([]codec.TensorResult, error) {
+		return k.Encode(from, left, grad, p, least)
+	}, func(b *buffers, gradients vectors) ([]codec.TensorResult, error) {
+		return b.encode(gradients, p, least)
+	})
+}
+
+func (r *resident) encodeLevels(gradients vectors, p localsteps.EncodeParams) ([]codec.TensorResult, error) {
+	return r.take(gradients, func(k kernels, from, left, grad []cuda.Tensor) ([]codec.TensorResult, error) {
+		return k.EncodeLevels(from, left, grad, p)
+	}, func(b *buffers, gradients vectors) ([]codec.TensorResult, error) { return b.encodeLevels(gradients, p) })
+}
+
+// taking encodes a step on the CPU, and takingThere some tensors of it on a device.
+type (
+	taking      func(b *buffers, gradients vectors) ([]codec.TensorResult, error)
+	takingThere func(k kernels, from, left, grad []cuda.Tensor) ([]codec.TensorResult, error)
+)
+
+// take encodes a step by there, from values to r.now, on the thread of the engine. In some steps it compares some
+// tensors with the result of here, on the CPU. If they differ in a run with audits, in which a wrong momentum would look
+// like cheating, here encodes the step again. If a device fails without audits, the values become zeros.
+func (r *resident) take(gradients vectors, there takingThere, here taking) (taken []codec.TensorResult, err error) {
 	ended := false
 	defer func() { // also if libtorch fails, which is a panic here
 		if !ended {
 			err = r.broke(errors.Join(err, errBroken))
 		}
 	}()
-	taken, err = r.encodeThere(gradients, p, least)
+	taken, err = r.takeThere(gradients, there, here)
 	err, ended = r.broke(err), true
 	return taken, err
 }
 
-func (r *resident) encodeThere(gradients vectors, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+func (r *resident) takeThere(gradients vectors, there takingThere, here taking) ([]codec.TensorResult, error) {
 	from := r.now
 	if r.before != nil {
 		r.swap()
@@ -139,7 +160,8 @@ func (r *resident) encodeThere(gradients vectors, p distro.EncodeParams, least f
 	}
 	taken := make([]codec.TensorResult, len(r.layouts))
 	err := r.on.launch(func(a *apart, tensors []int) error {
-		own, err := a.share.Encode(addresses(pick(from, tensors)), addresses(pick(r.now, tensors)), addresses(pick(gradients.there, tensors)), p, least)
+		of := func(all []*torch.Tensor) []cuda.Tensor { return addresses(pick(all, tensors)) }
+		own, err := there(a.share, of(from), of(r.now), of(gradients.there))
 		if err == nil {
 			spread(taken, tensors, own)
 		}
@@ -148,31 +170,31 @@ func (r *resident) encodeThere(gradients vectors, p distro.EncodeParams, least f
 	if err != nil || len(compared) == 0 {
 		return taken, err
 	}
-	leaves, failure := r.leavesThere(taken)
+	leaves, failure := r.leavesThere(hashed(taken))
 	if failure != nil { // with audits, sealing the result fails too
 		return taken, nil
 	}
 	for _, s := range compared {
 		first := s.firstChunk(r.layouts)
 		hashes := leaves[first : first+r.layouts[s.tensor].Chunks()]
-		if r.failed = s.compare(r.kernel, r.layouts[s.tensor], p, least, taken[s.tensor], r.now[s.tensor], hashes); r.failed != nil {
+		if r.failed = s.compare(r.kernel, r.layouts[s.tensor], here, taken[s.tensor], r.now[s.tensor], hashes); r.failed != nil {
 			break
 		}
 	}
 	if r.failed == nil || r.before == nil {
 		return taken, nil
 	}
-	return r.encodeHere(gradients, p, least)
+	return r.takeHere(gradients, here)
 }
 
-// encodeHere is encode by the CPU's kernels, after the device has encoded the step wrongly.
-func (r *resident) encodeHere(gradients vectors, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
-	here := &buffers{kernel: r.kernel, layouts: r.layouts, now: cloneAll(copied(r.before))}
-	taken, err := here.encode(vectors{here: copied(gradients.there)}, p, least)
+// takeHere encodes a step on the CPU, after the device has encoded it wrongly.
+func (r *resident) takeHere(gradients vectors, here taking) ([]codec.TensorResult, error) {
+	b := &buffers{kernel: r.kernel, layouts: r.layouts, now: cloneAll(copied(r.before))}
+	taken, err := here(b, vectors{here: copied(gradients.there)})
 	if err != nil {
 		return nil, err
 	}
-	for i, values := range here.now {
+	for i, values := range b.now {
 		r.now[i].CopyFrom(gradients.scope.FromFloat32s(values, r.now[i].Shape()...))
 	}
 	return taken, nil

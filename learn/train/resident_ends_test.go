@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/localsteps"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 	"github.com/psyche-go/psyche/learn/torch/torchtest/strict"
@@ -107,9 +108,9 @@ type losing struct {
 	trainer **Trainer
 }
 
-func (l losing) Encode(delta, left, grad []cuda.Tensor, p distro.EncodeParams, least float32) ([]codec.TensorResult, error) {
+func (l losing) EncodeLevels(delta, left, grad []cuda.Tensor, p localsteps.EncodeParams) ([]codec.TensorResult, error) {
 	(*l.trainer).parallel.resides().kept[0].Free()
-	return l.kernels.Encode(delta, left, grad, p, least)
+	return l.kernels.EncodeLevels(delta, left, grad, p)
 }
 
 // TestLostWeightsAreNotLeft checks a device that computes other bits in a round of local steps, and then

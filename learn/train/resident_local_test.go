@@ -136,7 +136,7 @@ func TestWrongKernelsOfLocalStepsAreLeft(t *testing.T) {
 	for name, fault := range map[string]func(m *tested){
 		"apply":       func(m *tested) { m.wrong = "ApplyLevels" },
 		"apply fails": func(m *tested) { m.failOnce = "ApplyLevels" },
-		"encode":      func(m *tested) { m.wrong = "Encode" },
+		"encode":      func(m *tested) { m.wrong = "EncodeLevels" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachInner(t, func(t *testing.T, inner func(*Options)) {

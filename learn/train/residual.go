@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
@@ -20,7 +18,6 @@ import (
 // concurrent use, except for decode, bounded and values.
 type residual struct {
 	kernel  *distro.Kernel
-	threads int
 	config  config.LocalSteps
 	layouts []distro.Layout
 	results []codec.TensorLayout
@@ -45,7 +42,7 @@ func newResidual(c config.LocalSteps, shapes [][]int64, threads int) (*residual,
 	if err != nil {
 		return nil, err
 	}
-	r := &residual{kernel: kernel, threads: threads, config: c, sent: map[uint32]sentSums{}}
+	r := &residual{kernel: kernel, config: c, sent: map[uint32]sentSums{}}
 	for _, shape := range shapes {
 		layout, err := distro.NewLayout(shape, int(c.CompressionChunk))
 		if err != nil {
@@ -216,18 +213,7 @@ func (r *residual) undo(step uint32) error {
 // take adds the pseudo-gradient to sums, subtracts the sent values, and returns their bytes.
 func (r *residual) take(header codec.Header, far vectors, p localsteps.EncodeParams, lr float32) (payload []byte, err error) {
 	r.fed++
-	largest, err := r.unsent.encode(far, p.Largest(), noFloor)
-	if err != nil {
-		return nil, err
-	}
-	tensors := make([]codec.TensorResult, len(r.layouts))
-	err = r.eachTensor(func(i int) error {
-		tensors[i] = localsteps.Quantize(r.layouts[i], largest[i], p)
-		return nil
-	})
-	if err == nil {
-		err = r.unsent.addBack(largest)
-	}
+	tensors, err := r.unsent.encodeLevels(far, p)
 	if err != nil {
 		return nil, err
 	}
@@ -241,21 +227,6 @@ func (r *residual) take(header codec.Header, far vectors, p localsteps.EncodePar
 	return r.history.seal(header, values, func(h codec.Header) ([]byte, error) {
 		return codec.EncodeLevels(h, r.results, p.LevelBits, tensors)
 	})
-}
-
-// eachTensor calls f for each tensor, on as many goroutines as the machine has threads.
-func (r *residual) eachTensor(f func(i int) error) error {
-	var group errgroup.Group
-	group.SetLimit(max(r.threads, 1))
-	for i := range r.layouts {
-		group.Go(func() error {
-			if err := f(i); err != nil {
-				return fmt.Errorf("tensor %d: %w", i, err)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
 }
 
 // apply moves the weights of a tensor by the results of a round, with their votes and a learning rate.

@@ -90,7 +90,11 @@ func sortParts(parts []part) {
 func sizeOf(results [][]codec.TensorResult, tensor int) (size int) {
 	for _, result := range results {
 		r := result[tensor]
-		size += 4*len(r.Values) + 2*len(r.Indices) + 2*len(r.Counts) + len(r.Units)
+		value := 4
+		if r.Units != nil {
+			value = 1
+		}
+		size += value*len(r.Values) + 2*len(r.Indices) + 2*len(r.Counts) + len(r.Units)
 	}
 	return size
 }
@@ -138,7 +142,7 @@ func (m *Model) decode(kernel string, results [][]codec.TensorResult, tensors []
 
 func (m *Model) decodePart(machine *machine, kernel string, part part, results [][]codec.TensorResult, tensors []Tensor, p distro.ApplyParams) error {
 	t := m.device.newTransfer(machine)
-	to, sent := t.addresses(tensors[part.first:part.end]), m.upload(t, part, results, p.Votes)
+	to, sent := t.addresses(tensors[part.first:part.end]), m.upload(t, part, results, valuesOf, p.Votes)
 	if err := t.send(); err != nil {
 		return err
 	}
@@ -152,18 +156,21 @@ func (m *Model) decodePart(machine *machine, kernel string, part part, results [
 	return machine.wait()
 }
 
-// upload adds the results of a part to a transfer, and returns the offset of their descriptors.
-func (m *Model) upload(t *transfer, p part, results [][]codec.TensorResult, votes distro.Votes) (offset int) {
+// valuesOf returns the parts of a result on the device.
+func valuesOf(r codec.TensorResult) [][]byte {
+	return [][]byte{bytesOf(r.Counts), bytesOf(r.Indices), bytesOf(r.Values)}
+}
+
+// upload adds the results of a part to a transfer, and returns the offset of their descriptors. contents returns the
+// parts of a result, which are not empty.
+func (m *Model) upload(t *transfer, p part, results [][]codec.TensorResult, contents func(codec.TensorResult) [][]byte, votes distro.Votes) (offset int) {
 	offset = t.input(make([]byte, len(results)*(p.end-p.first)*descriptorSize))
 	position := offset
 	for number, result := range results {
 		for i, r := range result[p.first:p.end] {
-			contents := [][]byte{bytesOf(r.Counts), bytesOf(r.Indices), bytesOf(r.Values), bytesOf(r.Units)}
 			var offsets []int
-			for _, content := range contents {
-				if len(content) > 0 {
-					offsets = append(offsets, t.input(content))
-				}
+			for _, content := range contents(r) {
+				offsets = append(offsets, t.input(content))
 			}
 			t.describe(position, len(r.Indices)/m.layouts[p.first+i].Chunks(), votes.Of(number), offsets...)
 			position += descriptorSize

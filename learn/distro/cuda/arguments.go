@@ -52,11 +52,12 @@ const (
 	kernelAdamW   = "psyche_local_adamw"
 	kernelFar     = "psyche_local_far"
 	kernelMean    = "psyche_local_mean"
+	kernelLevels  = "psyche_local_quantize"
 )
 
 var kernelNames = []string{
 	kernelApply, kernelAdd, kernelEncode, kernelSquares, kernelSamples, kernelFloors, kernelDigest, kernelGather,
-	kernelAdamW, kernelFar, kernelMean,
+	kernelAdamW, kernelFar, kernelMean, kernelLevels,
 }
 
 // The structs below have the same layout as the structs of the kernels, byte for byte.
@@ -149,8 +150,19 @@ type meanArguments struct {
 	model                modelArguments
 	results              DevicePointer
 	count                int64
-	shares, units, means DevicePointer
+	shares, reach, means DevicePointer
 	scale                float64
+}
+
+type quantizeArguments struct {
+	model                   modelArguments
+	entries                 DevicePointer
+	counts, indices, values DevicePointer
+	sentCounts, sentIndices DevicePointer
+	levels, units           DevicePointer
+	reach                   DevicePointer
+	k                       int64
+	most                    float64
 }
 
 func planFor(p distro.Plan, column, row, secants DevicePointer) planArguments {

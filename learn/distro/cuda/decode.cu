@@ -7,7 +7,7 @@
 #define FULL_VOTE 16
 
 // One result of a tensor. It has places entries for each chunk. Chunk c uses its first counts[c]
-// entries. In a result of levels each chunk has a unit.
+// entries. In a result of levels each chunk has a unit, and values are signed bytes.
 typedef struct {
 	const unsigned short *counts, *indices;
 	const float *values;

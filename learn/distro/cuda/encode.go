@@ -28,11 +28,19 @@ func (m *Model) Encode(delta, left, grad []Tensor, p distro.EncodeParams, least 
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
-	if bad := outcome.memory[0]; bad != math.MaxInt64 {
-		tensor := m.tensor(int(bad))
-		return nil, fmt.Errorf("encode: tensor %d, chunk %d: momentum or gradient: %w", tensor, bad-m.chunks.firsts[tensor], distro.ErrNotFinite)
+	if err := m.checkFinite(outcome.memory[0]); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
 	}
 	return outcome.results, nil
+}
+
+// checkFinite returns an error if bad is the number of a chunk.
+func (m *Model) checkFinite(bad int64) error {
+	if bad == math.MaxInt64 {
+		return nil
+	}
+	tensor := m.tensor(int(bad))
+	return fmt.Errorf("tensor %d, chunk %d: momentum or gradient: %w", tensor, bad-m.chunks.firsts[tensor], distro.ErrNotFinite)
 }
 
 func (m *Model) checkEncode(delta, left, grad []Tensor, p distro.EncodeParams, least float32) error {
@@ -82,33 +90,51 @@ func (m *Model) newEncoded() encoded {
 
 func (m *Model) encode(machine *machine, delta, left, grad []Tensor, p distro.EncodeParams, least float32, to []int64) error {
 	t := m.device.newTransfer(machine)
-	deltas, lefts, grads := t.addresses(delta), t.addresses(left), t.addresses(grad)
-	bad := t.input(bytesOf([]int64{math.MaxInt64}))
-	values, indices, counts, size := m.offsets()
-	rest := t.output(size - alignment) // follows bad
-	result := func(offset int) DevicePointer { return t.at(rest + offset - alignment) }
-	sums, floors := t.output(8*m.samples.count()), t.output(4*len(m.layouts))
+	e := m.newEncoding(t, delta, left, grad)
 	if err := t.send(); err != nil {
 		return err
 	}
-	sample := sampleArguments{model: m.of(m.samples), delta: t.at(deltas), grad: t.at(grads), sums: t.at(sums), decay: p.Decay, rate: p.LR}
-	if err := machine.launch(kernelSamples, m.samples.count(), 0, unsafe.Pointer(&sample)); err != nil {
+	if err := m.launchEncoding(t, e, p, least); err != nil {
 		return err
 	}
-	floor := floorArguments{model: m.of(m.samples), sums: t.at(sums), floors: t.at(floors), least: least}
-	if err := machine.launch(kernelFloors, len(m.layouts), 0, unsafe.Pointer(&floor)); err != nil {
+	return t.receive(bytesOf(to), e.bad)
+}
+
+// encoding contains the offsets of an encoding in a transfer.
+type encoding struct {
+	deltas, lefts, grads         int
+	bad, values, indices, counts int // the result, in the form of encoded
+	sums, floors                 int
+}
+
+// newEncoding adds the inputs and the outputs of an encoding to a transfer.
+func (m *Model) newEncoding(t *transfer, delta, left, grad []Tensor) encoding {
+	e := encoding{deltas: t.addresses(delta), lefts: t.addresses(left), grads: t.addresses(grad)}
+	e.bad = t.input(bytesOf([]int64{math.MaxInt64}))
+	values, indices, counts, size := m.offsets()
+	t.output(size - alignment) // follows bad
+	e.values, e.indices, e.counts = e.bad+values, e.bad+indices, e.bad+counts
+	e.sums, e.floors = t.output(8*m.samples.count()), t.output(4*len(m.layouts))
+	return e
+}
+
+// launchEncoding launches the kernels of an encoding.
+func (m *Model) launchEncoding(t *transfer, e encoding, p distro.EncodeParams, least float32) error {
+	sample := sampleArguments{model: m.of(m.samples), delta: t.at(e.deltas), grad: t.at(e.grads), sums: t.at(e.sums), decay: p.Decay, rate: p.LR}
+	if err := t.machine.launch(kernelSamples, m.samples.count(), 0, unsafe.Pointer(&sample)); err != nil {
+		return err
+	}
+	floor := floorArguments{model: m.of(m.samples), sums: t.at(e.sums), floors: t.at(e.floors), least: least}
+	if err := t.machine.launch(kernelFloors, len(m.layouts), 0, unsafe.Pointer(&floor)); err != nil {
 		return err
 	}
 	arguments := encodeArguments{
-		model: m.of(m.chunks), delta: t.at(deltas), grad: t.at(grads), left: t.at(lefts),
-		entries: m.firsts, floors: t.at(floors),
-		counts: result(counts), indices: result(indices), values: result(values),
-		bad: t.at(bad), k: int64(m.topK), decay: p.Decay, rate: p.LR,
+		model: m.of(m.chunks), delta: t.at(e.deltas), grad: t.at(e.grads), left: t.at(e.lefts),
+		entries: m.firsts, floors: t.at(e.floors),
+		counts: t.at(e.counts), indices: t.at(e.indices), values: t.at(e.values),
+		bad: t.at(e.bad), k: int64(m.topK), decay: p.Decay, rate: p.LR,
 	}
-	if err := machine.launch(kernelEncode, m.chunks.count(), m.sharedMemory(), unsafe.Pointer(&arguments)); err != nil {
-		return err
-	}
-	return t.receive(bytesOf(to), bad)
+	return t.machine.launch(kernelEncode, m.chunks.count(), m.sharedMemory(), unsafe.Pointer(&arguments))
 }
 
 // sharedMemory returns the dynamic shared memory of the encode kernel, in bytes.

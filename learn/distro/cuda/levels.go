@@ -60,9 +60,9 @@ func (m *Model) checkLevels(results [][]codec.TensorResult, weights []Tensor, p 
 
 // applyLevels applies results to a part of the model.
 func (m *Model) applyLevels(machine *machine, p part, results [][]codec.TensorResult, weights []Tensor, scales []localsteps.Scales) error {
-	var units, shares []float64
+	var reach, shares []float64
 	for _, s := range scales[p.first:p.end] {
-		units = append(units, s.Units[:]...)
+		reach = append(reach, s.Reach)
 	}
 	for r := range results {
 		for _, s := range scales[p.first:p.end] {
@@ -70,7 +70,7 @@ func (m *Model) applyLevels(machine *machine, p part, results [][]codec.TensorRe
 		}
 	}
 	t := m.device.newTransfer(machine)
-	to, sent, sharesAt, unitsAt := t.addresses(weights[p.first:p.end]), m.upload(t, p, results, nil), t.input(bytesOf(shares)), t.input(bytesOf(units))
+	to, sent, sharesAt, reachAt := t.addresses(weights[p.first:p.end]), m.upload(t, p, results, levelsOf, nil), t.input(bytesOf(shares)), t.input(bytesOf(reach))
 	means := t.input(make([]byte, (p.end-p.first)*descriptorSize))
 	for i, l := range m.layouts[p.first:p.end] {
 		places := room(l, results, p.first+i)
@@ -82,7 +82,7 @@ func (m *Model) applyLevels(machine *machine, p part, results [][]codec.TensorRe
 	}
 	mean := meanArguments{
 		model: m.partOf(m.chunks, p), results: t.at(sent), count: int64(len(results)),
-		shares: t.at(sharesAt), units: t.at(unitsAt), means: t.at(means), scale: scales[0].Mean,
+		shares: t.at(sharesAt), reach: t.at(reachAt), means: t.at(means), scale: scales[0].Mean,
 	}
 	if err := machine.launch(kernelMean, m.chunks.of(p), 0, unsafe.Pointer(&mean)); err != nil {
 		return err
@@ -92,6 +92,15 @@ func (m *Model) applyLevels(machine *machine, p part, results [][]codec.TensorRe
 		return err
 	}
 	return machine.wait()
+}
+
+// levelsOf returns the parts of a result of levels, whose values are signed bytes on the device.
+func levelsOf(r codec.TensorResult) [][]byte {
+	levels := make([]byte, len(r.Values))
+	for i, v := range r.Values {
+		levels[i] = byte(int8(v))
+	}
+	return [][]byte{bytesOf(r.Counts), bytesOf(r.Indices), levels, bytesOf(r.Units)}
 }
 
 // room returns the maximum number of coefficients of a chunk of tensor i in the mean of results.

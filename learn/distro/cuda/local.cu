@@ -1,6 +1,9 @@
 // Kernels for local steps: see learn/localsteps.
 
 #define STEPS 4 // elements that a thread of psyche_local_adamw processes together
+#define MAX_UNIT 127 // the code of the smallest unit
+#define UNITS 16     // codes that can suit a chunk, after the largest unit that can
+#define INFINITE __longlong_as_double(0x7ffLL << 52)
 
 typedef struct {
 	model m; // of blocks
@@ -21,7 +24,7 @@ typedef struct {
 	model m;             // of chunks
 	const sent *results; // the results of all tensors one after the other, each for all tensors
 	long long count;     // of results
-	const double *shares, *units; // factors of each result of each tensor; sizes of each tensor's units
+	const double *shares, *reach; // factors of each result of each tensor; the units of a tensor are fractions of its reach
 	const sent *means;            // the result of each tensor to write
 	double scale;
 } averaging;
@@ -117,6 +120,11 @@ INLINE void add_levels(int count, int base, averages *a) {
 	}
 }
 
+// unit_of returns the size of a unit as a fraction of the reach: see learn/localsteps.
+INLINE double unit_of(int code) {
+	return __dmul_rn(7 - (code & 3), __longlong_as_double((long long)(1021 - (code >> 2)) << 52));
+}
+
 // add_group adds the levels of up to 32 results, from result first on.
 INLINE void add_group(const averaging *d, long long tensor, long long chunk, long long first, int base, averages *a) {
 	const long long tensors = d->m.tensors, from = first * tensors + tensor;
@@ -127,9 +135,10 @@ INLINE void add_group(const averaging *d, long long tensor, long long chunk, lon
 		const long long result = from + result_of(&g, entry, &within) * tensors;
 		if (entry < g.total) {
 			const sent *r = &d->results[result];
-			const double size = d->units[256 * tensor + r->units[chunk]];
+			const double size = __dmul_rn(d->reach[tensor], unit_of(r->units[chunk]));
+			const signed char *levels = (const signed char *)r->values;
 			a->indices[threadIdx.x] = r->indices[chunk * r->places + within];
-			a->values[threadIdx.x] = __dmul_rn(d->shares[result], __dmul_rn(size, r->values[chunk * r->places + within]));
+			a->values[threadIdx.x] = __dmul_rn(d->shares[result], __dmul_rn(size, levels[chunk * r->places + within]));
 		}
 		__syncthreads();
 		add_levels(g.total - done < THREADS ? g.total - done : THREADS, base, a);
@@ -178,5 +187,109 @@ KERNEL psyche_local_mean(averaging d) {
 		}
 		if (threadIdx.x == 0)
 			((unsigned short *)to->counts)[chunk] = (unsigned short)total;
+	}
+}
+
+typedef struct {
+	model m;                  // of chunks
+	const long long *entries; // number of the first entry of each tensor
+	unsigned short *counts, *indices; // the largest coefficients of each chunk; then the part of them that is not sent
+	float *values;
+	unsigned short *sent_counts, *sent_indices;
+	signed char *levels;
+	unsigned char *units;
+	const double *reach; // the units of a tensor are fractions of its reach; 0: nothing is sent
+	long long k;         // at most, for each chunk
+	double most;         // the largest level
+} quantizing;
+
+typedef char quantizing_is_112_bytes[sizeof(quantizing) == 112 ? 1 : -1];
+
+// level_of returns the level that is nearest to a size.
+INLINE double level_of(double size, double unit, double most) {
+	const double level = floor(__dadd_rn(__ddiv_rn(size, unit), 0.5));
+	return level < most ? level : most;
+}
+
+INLINE double size_of(float value) { return value < 0 ? -(double)value : (double)value; }
+
+// squares_of returns the sum of the squared errors of count coefficients with a unit.
+INLINE double squares_of(const float *values, int count, double unit, double most) {
+	double sum = 0;
+	for (int i = 0; i < count; i++) {
+		const double size = size_of(values[i]);
+		const double rest = __dadd_rn(size, -__dmul_rn(level_of(size, unit, most), unit));
+		sum = __dadd_rn(sum, __dmul_rn(rest, rest));
+	}
+	return sum;
+}
+
+// unit_for returns the unit for count coefficients: chooser.unit of learn/localsteps.
+INLINE int unit_for(const float *values, int count, double reach, double most) {
+	double largest = 0, minimum = INFINITE;
+	for (int i = 0; i < count; i++)
+		largest = size_of(values[i]) > largest ? size_of(values[i]) : largest;
+	const double share = __ddiv_rn(largest, reach);
+	int first = 0;
+	while (first < MAX_UNIT && !(unit_of(first) <= share))
+		first++;
+	const int end = first + UNITS < MAX_UNIT ? first + UNITS : MAX_UNIT;
+	int best = first;
+	for (int code = first; code <= end; code++) {
+		const double squares = squares_of(values, count, __dmul_rn(reach, unit_of(code)), most);
+		if (squares < minimum) {
+			best = code;
+			minimum = squares;
+		}
+	}
+	return best;
+}
+
+// quantize_chunk rounds the coefficients of a chunk to levels, and returns the number of the levels. The part of each
+// coefficient that is not sent replaces the coefficient.
+INLINE int quantize_chunk(const quantizing *q, long long number, long long at, double reach) {
+	const int count = q->counts[number], code = unit_for(q->values + at, count, reach, q->most);
+	const double unit = __dmul_rn(reach, unit_of(code));
+	int sent = 0, left = 0;
+	for (int i = 0; i < count; i++) {
+		const float value = q->values[at + i];
+		const unsigned short index = q->indices[at + i];
+		const double level = level_of(size_of(value), unit, q->most), negative = value < 0 ? -level : level;
+		float rest = value;
+		if (level != 0) {
+			q->sent_indices[at + sent] = index;
+			q->levels[at + sent++] = (signed char)negative;
+			rest = __double2float_rn(__dadd_rn(value, -__dmul_rn(unit, negative)));
+		}
+		if (rest != 0) {
+			q->indices[at + left] = index;
+			q->values[at + left++] = rest;
+		}
+	}
+	q->counts[number] = (unsigned short)left;
+	q->units[number] = (unsigned char)(sent > 0 ? code : 0);
+	return sent;
+}
+
+// localsteps.Quantize for a model. Each thread has a chunk.
+KERNEL psyche_local_quantize(quantizing q) {
+	for (long long block = blockIdx.x; block * THREADS < q.m.firsts[q.m.tensors]; block += gridDim.x) {
+		const long long number = block * THREADS + threadIdx.x;
+		if (number >= q.m.firsts[q.m.tensors])
+			continue;
+		const long long tensor = tensor_of(&q.m, number);
+		const plan *p = &q.m.plans[tensor];
+		const int size = p->column.n * p->row.n, k = q.k < size ? (int)q.k : size;
+		const long long at = q.entries[tensor] + (number - q.m.firsts[tensor]) * k;
+		int sent = 0;
+		if (q.reach[tensor] > 0)
+			sent = quantize_chunk(&q, number, at, q.reach[tensor]);
+		else
+			q.units[number] = 0;
+		q.sent_counts[number] = (unsigned short)sent;
+		for (int i = sent; i < k; i++) {
+			q.sent_indices[at + i] = 0;
+			q.levels[at + i] = 0;
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
+	"github.com/psyche-go/psyche/learn/localsteps"
 )
 
 // full makes each allocation of the emulated driver fail from now on.
@@ -29,6 +30,10 @@ func TestStepsAllocateNothing(t *testing.T) {
 		taken, err := r.model.Encode(delta, left, grad, encodeParams, 0)
 		if err != nil {
 			t.Fatal(err)
+		}
+		p := localsteps.EncodeParams{Reach: 1, TopK: encodeParams.TopK, LevelBits: 4}
+		if _, err := r.model.EncodeLevels(delta, left, grad, p); err != nil {
+			t.Error(err)
 		}
 		if _, err := r.model.Leaves(left, taken); err != nil {
 			t.Error(err)

@@ -118,7 +118,7 @@ func (m *Model) build(machine *machine) error {
 func (m *Model) ofStep() int {
 	const ofTensor = 256 // more than addresses, descriptors and alignments take
 	_, _, _, result := m.offsets()
-	return ofTensor*len(m.layouts) + max(result+8*m.samples.count(), 32*m.chunks.count(), 8*m.blocks.count())
+	return ofTensor*len(m.layouts) + max(result+m.sizeOfLevels()+8*m.samples.count(), 32*m.chunks.count(), 8*m.blocks.count())
 }
 
 func (m *Model) items() []*items { return []*items{&m.chunks, &m.strips, &m.blocks, &m.samples} }

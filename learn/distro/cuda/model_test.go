@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
 	"github.com/psyche-go/psyche/learn/distro/distrotest"
+	"github.com/psyche-go/psyche/learn/localsteps"
 )
 
 // modelRig is a model of many tensors on a device, and the same numbers on the host.
@@ -278,6 +279,7 @@ func TestTraffic(t *testing.T) {
 	_, grad := r.upload(t, r.values(2, 1))
 	var results []codec.TensorResult
 	limit := int64(64*r.model.chunks.count() + 64<<10)
+	levels := localsteps.EncodeParams{Reach: 1, TopK: 8, LevelBits: 2, Decay: 0.9}
 	for _, call := range []struct {
 		name             string
 		do               func() error
@@ -285,6 +287,7 @@ func TestTraffic(t *testing.T) {
 	}{
 		{"norm", func() error { _, err := r.model.Squares(grad); return err }, 1, 2},
 		{"encode", func() (err error) { results, err = r.model.Encode(delta, delta, grad, p, 0); return err }, 3, 2},
+		{"encode levels", func() error { _, err := r.model.EncodeLevels(delta, delta, grad, levels); return err }, 5, 3},
 		{"leaves", func() error { _, err := r.model.Leaves(delta, results); return err }, 1, 2},
 		{"add back", func() error { return r.model.AddBack(delta, results) }, 1, 1},
 	} {
@@ -330,8 +333,13 @@ func TestFailuresOfModels(t *testing.T) {
 			}
 			return err
 		}, []string{"cuMemAlloc", up}},
-		"norm":     {func() error { _, err := r.model.Squares(grad); return err }, []string{up, launch, wait, down}},
-		"encode":   {func() error { _, err := r.model.Encode(delta, delta, grad, encodeParams, 0); return err }, []string{up, launch, wait, down}},
+		"norm":   {func() error { _, err := r.model.Squares(grad); return err }, []string{up, launch, wait, down}},
+		"encode": {func() error { _, err := r.model.Encode(delta, delta, grad, encodeParams, 0); return err }, []string{up, launch, wait, down}},
+		"encode levels": {func() error {
+			p := localsteps.EncodeParams{Reach: 1, TopK: encodeParams.TopK, LevelBits: 2}
+			_, err := r.model.EncodeLevels(delta, delta, grad, p)
+			return err
+		}, []string{up, launch, wait, down}},
 		"leaves":   {func() error { _, err := r.model.Leaves(delta, results); return err }, []string{up, launch, wait, down}},
 		"chunk":    {func() error { _, err := r.model.Chunk(delta[3], 3, 1); return err }, []string{up, launch, wait, down}},
 		"apply":    {func() error { return r.model.Apply(nil, weights, distro.ApplyParams{WeightFactor: 1}) }, []string{up, launch, wait}},

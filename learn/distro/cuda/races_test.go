@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
+	"github.com/psyche-go/psyche/learn/localsteps"
 )
 
 // checkedEmulator is emulator with checks for races.
@@ -65,7 +66,11 @@ func openChecked(t *testing.T, library string, err error) *Device {
 
 func TestKernelsHaveNoRaces(t *testing.T) { testModel(t, checked(t)) }
 
-func TestLevelsHaveNoRaces(t *testing.T) { testLevels(t, checked(t), 2) }
+func TestLevelsHaveNoRaces(t *testing.T) {
+	d := checked(t)
+	testLevels(t, d, 2)
+	testEncodeLevels(t, d, 1)
+}
 
 func TestElementsHaveNoRaces(t *testing.T) {
 	d := checked(t)
@@ -93,7 +98,7 @@ func TestMissingBarriersAreFound(t *testing.T) {
 	for _, removed := range []struct {
 		file   string
 		number int
-	}{{"encode.cu", 9}} {
+	}{{"encode.cu", 9}, {"decode.cu", 0}, {"local.cu", 0}} {
 		t.Run(fmt.Sprint(removed.file, " ", removed.number), func(t *testing.T) {
 			if err := callAll(t, edited(t, withoutBarrier(removed.file, removed.number))); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
 				t.Errorf("error %v, want a race", err)
@@ -130,6 +135,14 @@ func callAll(t *testing.T, d *Device) error {
 		}
 		apply := distro.ApplyParams{LR: 1, WeightFactor: 1}
 		if err := r.model.Apply(slices.Repeat([][]codec.TensorResult{result}, 40), grad, apply); err != nil {
+			return err
+		}
+		levels, err := r.model.EncodeLevels(delta, delta, grad, localsteps.EncodeParams{Reach: 1, TopK: topK, LevelBits: 4, Decay: 1})
+		if err != nil {
+			return err
+		}
+		moved := localsteps.ApplyParams{Reach: 1, LevelBits: 4, Rate: 1}
+		if err := r.model.ApplyLevels(slices.Repeat([][]codec.TensorResult{levels}, 40), grad, moved); err != nil {
 			return err
 		}
 	}

@@ -50,6 +50,11 @@ static inline unsigned __float_as_uint(float a) {
 	memcpy(&b, &a, sizeof b);
 	return b;
 }
+static inline double __longlong_as_double(long long a) {
+	double b;
+	memcpy(&b, &a, sizeof b);
+	return b;
+}
 static inline int __ffs(int a) { return __builtin_ffs(a); }
 static inline int __popc(unsigned a) { return __builtin_popcount(a); }
 

@@ -23,7 +23,8 @@
 	F(psyche_distro_gather, gathering) \
 	F(psyche_local_adamw, stepping) \
 	F(psyche_local_far, differing) \
-	F(psyche_local_mean, averaging)
+	F(psyche_local_mean, averaging) \
+	F(psyche_local_quantize, quantizing)
 
 #define START(name, arguments) \
 	static void start_##name(const void *a) { name(*(const arguments *)a); }
