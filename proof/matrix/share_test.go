@@ -15,7 +15,7 @@ import (
 var share = []string{
 	"audits=30,clip=off",
 	"data=server,checkpoint=hub,results=values,audits=30,witnesses=few,admission=keys,uploads=bucket,trackers=files,device=strict,kills=client,late=joins,rounds=long",
-	"backend=chain,data=http,results=dummy,lag=2,admission=delegates,uploads=hub,trackers=otlp,slow=stopped,rounds=long",
+	"backend=chain,data=http,results=dummy,lag=2,admission=delegates,uploads=hub,trackers=otlp,slow=stopped,rounds=long,audits=30,shares=speeds,returns=on",
 }
 
 // TestShare runs the share and checks that there are no findings.
