@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -32,6 +33,9 @@ var ErrKeyFileOpen = errors.New("other users can access the key file")
 // read or write. The error names the file and the problem. For a missing file it is fs.ErrNotExist.
 func LoadKeyFile(path string) (Key, error) {
 	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Key{}, fmt.Errorf("read key file: %w; correct the path, or create a key: psyche keys new --output FILE", err)
+	}
 	if err != nil {
 		return Key{}, fmt.Errorf("read key file: %w", err)
 	}

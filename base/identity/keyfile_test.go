@@ -98,7 +98,7 @@ func TestParseKeyFileRefuses(t *testing.T) {
 func TestLoadKeyFileNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent.json")
 	_, err := LoadKeyFile(path)
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "psyche keys new") {
 		t.Fatalf("error %v", err)
 	}
 }
