@@ -215,9 +215,10 @@ func (rp *replayer) led(r *replay) error {
 }
 
 // pause keeps the progress of a replay, so that a trainer with little time at once can continue it
-// later. For a model without memory for copies it keeps nothing.
+// later. Without memory for it, pause copies and keeps nothing.
 func (rp *replayer) pause(r *replay) error {
-	if rp.replica.large() {
+	bytes := 4*uint64(rp.replica.Elements()) + rp.rounds.inner.size()
+	if !rp.keeper.hasRoom(bytes) {
 		return nil
 	}
 	weights, err := rp.at().read()
@@ -228,14 +229,8 @@ func (rp *replayer) pause(r *replay) error {
 	if err != nil {
 		return err
 	}
-	bytes := 4 * uint64(rp.replica.Elements())
-	for _, mean := range means {
-		bytes += 4 * uint64(len(mean))
-	}
-	if rp.keeper.hasRoom(bytes) {
-		r.weights, r.means, r.updates = cloneAll(weights), cloneAll(means), rp.rounds.inner.updates
-		r.state, r.bytes = r, bytes
-	}
+	r.weights, r.means, r.updates = cloneAll(weights), cloneAll(means), rp.rounds.inner.updates
+	r.state, r.bytes = r, bytes
 	return nil
 }
 

@@ -511,8 +511,20 @@ func TestStoppedReplaysKeepNoResults(t *testing.T) {
 	if kept.Value() != nil {
 		t.Error("a result that was applied is kept with it")
 	}
+	values, bytes := 0, a.verifier.keeper.kept.bytes
+	state := a.verifier.keeper.kept.state.(*replay)
+	for _, of := range slices.Concat(state.weights, state.means) {
+		values += len(of)
+	}
+	if bytes != 4*uint64(values) {
+		t.Errorf("%d values count as %d bytes", values, bytes)
+	}
 	if _, err := a.verifier.Recompute(t.Context(), a.question(1), batch); err != nil || a.verifier.keeper.kept != nil {
 		t.Errorf("it did not continue: %v", err)
+	}
+	a.verifier.keeper.available = func() uint64 { return 2*bytes - 1 }
+	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, a.question(1), batch); !errors.Is(err, context.Canceled) || a.verifier.keeper.kept != nil {
+		t.Errorf("without memory: error %v, kept: %v", err, a.verifier.keeper.kept != nil)
 	}
 }
 

@@ -63,6 +63,18 @@ func newUpdater(ctx context.Context, at place, c config.AdamW, m *muon) (*update
 	return u, nil
 }
 
+// size returns the size of the running means in bytes.
+func (u *updater) size() (bytes uint64) {
+	for i, p := range u.place.store.parameters {
+		for _, m := range u.moments {
+			if m.tensors[i] != nil {
+				bytes += 4 * uint64(len(p.weights))
+			}
+		}
+	}
+	return bytes
+}
+
 // byMuon reports whether Muon moves a parameter.
 func (u *updater) byMuon(p parameter) bool { return u.muon != nil && weights.Hidden(p.name, p.shape) }
 
