@@ -214,6 +214,7 @@ test-plain:
 # The end-to-end tests take longest and mostly wait, so they begin first; LEARNING has the other long packages next.
 test-torch: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 3 -timeout 20m $(LEARNING)
+	PSYCHE_TEST_SEEDS=300 $(GO) test -timeout 20m -run TestAnyModel ./learn/distro/cuda
 
 ## sim: simulate 1,000 runs of 64 clients under faults, and 1,900 smaller runs: with honest members, with shares by speed, and with retries
 sim: psyche

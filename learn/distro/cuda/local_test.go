@@ -17,19 +17,35 @@ func TestAdamWOnADevice(t *testing.T) { testAdamW(t, real(t)) }
 // testAdamW compares a step with the operations of the CPU's loop, each rounded to single precision.
 func testAdamW(t *testing.T, d *Device) {
 	r := newModelRig(t, d, 1, shapes(t, true))
+	weightsAt, gradAt, meansAt, squaresAt, p := compareAdamW(t, r, 4)
+	p.Step = 0
+	if err := r.model.AdamW(weightsAt, gradAt, meansAt, squaresAt, p); !errors.Is(err, distro.ErrInput) {
+		t.Errorf("step 0: error %v, want ErrInput", err)
+	}
+	weightsAt[1] = Tensor{}
+	p.Step = 1
+	if err := r.model.AdamW(weightsAt, gradAt, meansAt, squaresAt, p); !errors.Is(err, distro.ErrInput) {
+		t.Errorf("no weights: error %v, want ErrInput", err)
+	}
+}
+
+// compareAdamW makes a step on all tensors but one, and returns its arguments.
+func compareAdamW(t *testing.T, r *modelRig, skipped int) (weightsAt, gradAt, meansAt, squaresAt []Tensor, p AdamWParams) {
+	t.Helper()
 	weights, grad, means, squares := r.values(1, 1), r.values(2, 1), r.values(3, 0.1), r.values(4, 0.1)
 	for _, values := range squares {
 		for i, v := range values {
 			values[i] = float32(math.Abs(float64(v)))
 		}
 	}
-	const skipped = 4
 	weightsThere, weightsAt := r.upload(t, weights)
-	_, gradAt := r.upload(t, grad)
+	_, gradAt = r.upload(t, grad)
 	meansThere, meansAt := r.upload(t, means)
 	squaresThere, squaresAt := r.upload(t, squares)
-	squaresAt[skipped] = Tensor{}
-	p := AdamWParams{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1, Rate: 3e-3, Clip: 0.37, Step: 3}
+	if skipped >= 0 {
+		squaresAt[skipped] = Tensor{}
+	}
+	p = AdamWParams{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1, Rate: 3e-3, Clip: 0.37, Step: 3}
 	if err := r.model.AdamW(weightsAt, gradAt, meansAt, squaresAt, p); err != nil {
 		t.Fatal(err)
 	}
@@ -51,15 +67,7 @@ func testAdamW(t *testing.T, d *Device) {
 	r.same(t, "weights", weightsThere, weights)
 	r.same(t, "means", meansThere, means)
 	r.same(t, "squares", squaresThere, squares)
-	p.Step = 0
-	if err := r.model.AdamW(weightsAt, gradAt, meansAt, squaresAt, p); !errors.Is(err, distro.ErrInput) {
-		t.Errorf("step 0: error %v, want ErrInput", err)
-	}
-	weightsAt[1] = Tensor{}
-	p.Step = 1
-	if err := r.model.AdamW(weightsAt, gradAt, meansAt, squaresAt, p); !errors.Is(err, distro.ErrInput) {
-		t.Errorf("no weights: error %v, want ErrInput", err)
-	}
+	return weightsAt, gradAt, meansAt, squaresAt, p
 }
 
 // far is localsteps.Far with each operation rounded to single precision.
@@ -78,8 +86,10 @@ func TestFar(t *testing.T) { testFar(t, emulated(t)) }
 
 func TestFarOnADevice(t *testing.T) { testFar(t, real(t)) }
 
-func testFar(t *testing.T, d *Device) {
-	r := newModelRig(t, d, 1, shapes(t, true))
+func testFar(t *testing.T, d *Device) { compareFar(t, newModelRig(t, d, 1, shapes(t, true))) }
+
+func compareFar(t *testing.T, r *modelRig) {
+	t.Helper()
 	before, after, momenta := r.values(1, 1), r.values(2, 1), r.values(3, 1)
 	_, beforeAt := r.upload(t, before)
 	afterThere, afterAt := r.upload(t, after)
