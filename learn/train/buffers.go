@@ -59,6 +59,9 @@ type vectors struct {
 	scope *torch.Scope // of the device's engine
 }
 
+// taking encodes a step on the CPU.
+type taking func(b *buffers, gradients vectors) ([]codec.TensorResult, error)
+
 // buffers is a momentum in the memory of the CPU.
 type buffers struct {
 	kernel  *distro.Kernel

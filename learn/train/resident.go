@@ -127,11 +127,8 @@ func (r *resident) encodeLevels(gradients vectors, p localsteps.EncodeParams) ([
 	}, func(b *buffers, gradients vectors) ([]codec.TensorResult, error) { return b.encodeLevels(gradients, p) })
 }
 
-// taking encodes a step on the CPU, and takingThere some tensors of it on a device.
-type (
-	taking      func(b *buffers, gradients vectors) ([]codec.TensorResult, error)
-	takingThere func(k kernels, from, left, grad []cuda.Tensor) ([]codec.TensorResult, error)
-)
+// takingThere encodes some tensors of a step on a device.
+type takingThere func(k kernels, from, left, grad []cuda.Tensor) ([]codec.TensorResult, error)
 
 // take encodes a step by there, from values to r.now, on the thread of the engine. In some steps it compares some
 // tensors with the result of here, on the CPU. If they differ in a run with audits, in which a wrong momentum would look
