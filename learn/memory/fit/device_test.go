@@ -33,6 +33,7 @@ var onDevice = []struct {
 	recompute bool
 	rows      int
 	devices   int
+	compute   torch.DType
 }{
 	{name: "DisTrO, embeddings", config: twoHeads(1024, 96, 3), optimizer: distro, rows: 1},
 	{name: "DisTrO, recomputed, 4 sequences", config: twoHeads(256, 96, 3), optimizer: distro, recompute: true, rows: 4},
@@ -44,6 +45,7 @@ var onDevice = []struct {
 	{name: "DisTrO, audited, lag 2", config: twoHeads(256, 96, 3), optimizer: lagging(distro), audited: true, rows: 1},
 	{name: "Muon", config: twoHeads(256, 96, 3), optimizer: local(config.Muon, 0), rows: 1},
 	{name: "DisTrO, layers", config: twoHeads(256, 96, 3), optimizer: distro, rows: 1},
+	{name: "DisTrO, bf16, embeddings", config: twoHeads(1024, 96, 3), optimizer: distro, rows: 1, compute: torch.BF16},
 }
 
 // twoHeads is shape with two heads. The strict device's libtorch may keep all scores of attention, which predictions do
@@ -90,7 +92,7 @@ func TestDevicePeak(t *testing.T) {
 			}
 			o := train.Options{
 				Optimizer: m.optimizer, LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 1e-3}},
-				Compute: model.Options{Recompute: m.recompute}, MicroBatch: m.rows, Threads: 1, Audited: m.audited,
+				Compute: model.Options{Recompute: m.recompute, Compute: m.compute}, MicroBatch: m.rows, Threads: 1, Audited: m.audited,
 			}
 			for d := range max(m.devices, 1) {
 				o.Devices = append(o.Devices, torch.Device(d))
