@@ -139,7 +139,8 @@ func compareElements(t *testing.T, r *modelRig) {
 	compareFar(t, r)
 	values := r.values(9, 1)
 	_, at := r.upload(t, values)
-	norm, err := r.model.Norm(at)
+	squares, err := r.model.Squares(at)
+	norm := Norm(squares)
 	if want := distro.Norm(1, values); err != nil || !(math.Abs(norm-want) <= 1e-12*want) {
 		t.Errorf("norm %v, want %v: %v", norm, want, err)
 	}
