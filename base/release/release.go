@@ -45,12 +45,12 @@ func (r Requirement) Check() error {
 	if r.Address == "" {
 		return nil
 	}
-	return CheckAddress(r.Address)
+	return checkAddress(r.Address)
 }
 
-// CheckAddress returns ErrAddress unless a text is the address of a folder with releases. A valid address
+// checkAddress returns ErrAddress unless a text is the address of a folder with releases. A valid address
 // contains no characters that a shell interprets.
-func CheckAddress(text string) error {
+func checkAddress(text string) error {
 	if len(text) > MaxAddress || !address.MatchString(text) {
 		return fmt.Errorf("%q: %w", text, ErrAddress)
 	}

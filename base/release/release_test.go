@@ -38,7 +38,7 @@ func TestMessages(t *testing.T) {
 	golden.Message(t, "old version", Requirement{Version: "0.2.0"}.Admit("0.1.0"))
 	golden.Message(t, "old version, address", Requirement{Version: "0.2.0", Address: "https://example.com/psyche/"}.Admit("0.1.0"))
 	golden.Message(t, "no version", Requirement{Version: "new"}.Check())
-	golden.Message(t, "no address", CheckAddress("https://example.com/a b"))
+	golden.Message(t, "no address", checkAddress("https://example.com/a b"))
 }
 
 func TestCheck(t *testing.T) {

@@ -33,7 +33,7 @@ func TestVotesOfCoalitions(t *testing.T) {
 	for trainers := 1; trainers <= 7; trainers++ {
 		coalition, largest := MostFaulty(trainers), new(big.Rat)
 		eachMultiset(levels, trainers-coalition, func(honest []uint8) {
-			most := MostVotes(honest, coalition)
+			most := mostVotes(honest, coalition)
 			if most.Cmp(largest) > 0 {
 				largest.Set(most)
 			}
@@ -41,12 +41,12 @@ func TestVotesOfCoalitions(t *testing.T) {
 				t.Errorf("%d of %d trainers have %v of the votes among equal trainers", coalition, trainers, most)
 			}
 			eachMultiset(levels, coalition, func(theirs []uint8) {
-				if share := VoteShare(slices.Concat(honest, theirs), coalition); share.Cmp(most) > 0 {
+				if share := voteShare(slices.Concat(honest, theirs), coalition); share.Cmp(most) > 0 {
 					t.Errorf("levels %v among %v have %v of the votes, want at most %v", theirs, honest, share, most)
 				}
 			})
 		})
-		if limit := VoteLimit(trainers, coalition); largest.Cmp(limit) != 0 || limit.Cmp(half) >= 0 {
+		if limit := voteLimit(trainers, coalition); largest.Cmp(limit) != 0 || limit.Cmp(half) >= 0 {
 			t.Errorf("%d of %d trainers have %v of the votes, want %v and less than a half", coalition, trainers, largest, limit)
 		}
 	}
@@ -56,7 +56,7 @@ func TestVotesOfSlowCoalitions(t *testing.T) {
 	for _, trainers := range []int{4, 16, 64, 256} {
 		coalition := MostFaulty(trainers)
 		slow := slices.Concat(slices.Repeat([]uint8{112}, trainers-coalition), slices.Repeat([]uint8{80}, coalition))
-		if share, want := VoteShare(slow, coalition), big.NewRat(int64(coalition), int64(16*(trainers-coalition)+coalition)); share.Cmp(want) != 0 {
+		if share, want := voteShare(slow, coalition), big.NewRat(int64(coalition), int64(16*(trainers-coalition)+coalition)); share.Cmp(want) != 0 {
 			t.Errorf("%d of %d trainers with 1/16 of the speed have %v of the votes, want %v", coalition, trainers, share, want)
 		}
 	}
@@ -75,8 +75,8 @@ func votes() string {
 		equal := slices.Repeat([]uint8{112}, trainers-coalition)
 		mixed := slices.Concat(slices.Repeat([]uint8{80}, trainers/3), slices.Repeat([]uint8{96}, trainers-trainers/3-coalition))
 		slow := slices.Concat(equal, slices.Repeat([]uint8{80}, coalition))
-		fmt.Fprintf(&b, "| %d | %d | %s | %s | %s | %s |\n", trainers, coalition, share(MostVotes(equal, coalition)),
-			share(MostVotes(mixed, coalition)), share(VoteLimit(trainers, coalition)), share(VoteShare(slow, coalition)))
+		fmt.Fprintf(&b, "| %d | %d | %s | %s | %s | %s |\n", trainers, coalition, share(mostVotes(equal, coalition)),
+			share(mostVotes(mixed, coalition)), share(voteLimit(trainers, coalition)), share(voteShare(slow, coalition)))
 	}
 	return b.String()
 }

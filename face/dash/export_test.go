@@ -13,3 +13,6 @@ var PackIndex = (*Page).packIndex
 
 // ReadVerifier reads the files of a verifier.
 var ReadVerifier = readVerifier
+
+// MaxSavedLog is for the tests from outside the package.
+const MaxSavedLog = maxSavedLog

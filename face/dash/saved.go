@@ -24,12 +24,12 @@ var modules = []string{
 	"trust.js", "invite.js", "talk.js", "ending.js", "hero.js", "members.js", "events.js", "details.js", "app.js",
 }
 
-// MaxSavedLog is the maximum size of a log in a saved page, in bytes: a browser has all of it in
+// maxSavedLog is the maximum size of a log in a saved page, in bytes: a browser has all of it in
 // memory.
-const MaxSavedLog = 128 << 20
+const maxSavedLog = 128 << 20
 
-// ErrLogTooLong means that a log is too long for a page.
-var ErrLogTooLong = errors.New("the log is too long for a page")
+// errLogTooLong means that a log is too long for a page.
+var errLogTooLong = errors.New("the log is too long for a page")
 
 // savedPolicy is the content security policy of a saved page: it may run its own content, and fetch
 // nothing.
@@ -39,8 +39,8 @@ const savedPolicy = "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe
 // run's log. told is the description that the log has to match. When the file is opened, its
 // verifier checks the log, and the page shows only verified data.
 func (v *Verifier) Save(w io.Writer, log []byte, told verify.Told, source string) error {
-	if len(log) > MaxSavedLog {
-		return fmt.Errorf("%w: %d bytes, the limit of a page is %d", ErrLogTooLong, len(log), MaxSavedLog)
+	if len(log) > maxSavedLog {
+		return fmt.Errorf("%w: %d bytes, the limit of a page is %d", errLogTooLong, len(log), maxSavedLog)
 	}
 	var packed bytes.Buffer
 	to := gzip.NewWriter(&packed)
@@ -124,10 +124,10 @@ func (v *Verifier) imports() (string, error) {
 func (v *Verifier) SaveLog(output string, from io.Reader, name, source string) error {
 	var log bytes.Buffer
 	check := verify.New()
-	_, err := io.Copy(check, io.TeeReader(io.LimitReader(from, MaxSavedLog+1), &log))
+	_, err := io.Copy(check, io.TeeReader(io.LimitReader(from, maxSavedLog+1), &log))
 	found := check.Close(verify.Told{})
-	if log.Len() > MaxSavedLog {
-		return fmt.Errorf("%w: %s exceeds %d bytes; verify it with psyche run replay, or show it with psyche dash", ErrLogTooLong, name, MaxSavedLog)
+	if log.Len() > maxSavedLog {
+		return fmt.Errorf("%w: %s exceeds %d bytes; verify it with psyche run replay, or show it with psyche dash", errLogTooLong, name, maxSavedLog)
 	}
 	if !found.Verified {
 		return fmt.Errorf("%s: %s", name, found.Problem)

@@ -23,12 +23,12 @@ import (
 
 // Errors of Run.
 var (
-	ErrBusy    = errors.New("another psyche host uses the folder")
-	ErrBegun   = errors.New("the run has begun with other settings")
-	ErrEdited  = errors.New("state.toml was edited")
+	errBusy    = errors.New("another psyche host uses the folder")
+	errBegun   = errors.New("the run has begun with other settings")
+	errEdited  = errors.New("state.toml was edited")
 	ErrState   = errors.New("the edited state.toml is not valid")
-	ErrPort    = errors.New("a port is in use")
-	ErrData    = errors.New("token files of the run are missing")
+	errPort    = errors.New("a port is in use")
+	errData    = errors.New("token files of the run are missing")
 	ErrOptions = errors.New("wrong options")
 )
 
@@ -285,7 +285,7 @@ func nameOf(text string) string {
 func (o Options) lock() (io.Closer, error) {
 	lock, err := filelock.OpenFolder(o.Dir, 0o700)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("%w: %s%s; stop that command, or choose another --name or --dir", ErrBusy, o.Dir, filelock.By(err))
+		return nil, fmt.Errorf("%w: %s%s; stop that command, or choose another --name or --dir", errBusy, o.Dir, filelock.By(err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the run's folder: %w", err)

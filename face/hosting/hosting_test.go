@@ -217,8 +217,8 @@ func TestEditedState(t *testing.T) {
 	}
 	o.Hours = 8
 	for range 2 {
-		if err := Run(t.Context(), o); !errors.Is(err, ErrEdited) {
-			t.Errorf("changed settings with an edited state.toml: %v, want %v", err, ErrEdited)
+		if err := Run(t.Context(), o); !errors.Is(err, errEdited) {
+			t.Errorf("changed settings with an edited state.toml: %v, want %v", err, errEdited)
 		}
 	}
 	o.Again = true
@@ -238,8 +238,8 @@ func TestBegunRun(t *testing.T) {
 	must(t, o)
 	other := o
 	other.Friends = 3
-	if err := Run(t.Context(), other); !errors.Is(err, ErrBegun) || !strings.Contains(err.Error(), "--friends was 2 and is 3") {
-		t.Errorf("%v, want %v", err, ErrBegun)
+	if err := Run(t.Context(), other); !errors.Is(err, errBegun) || !strings.Contains(err.Error(), "--friends was 2 and is 3") {
+		t.Errorf("%v, want %v", err, errBegun)
 	}
 	texts := o.Texts[0]
 	if err := os.Rename(texts, texts+" moved"); err != nil {
@@ -251,14 +251,14 @@ func TestBegunRun(t *testing.T) {
 	if err := os.Remove(o.path("data", "train-00000.ds")); err != nil {
 		t.Fatal(err)
 	}
-	if err := Run(t.Context(), o); !errors.Is(err, ErrData) {
-		t.Errorf("without token files and with another text: %v, want %v", err, ErrData)
+	if err := Run(t.Context(), o); !errors.Is(err, errData) {
+		t.Errorf("without token files and with another text: %v, want %v", err, errData)
 	}
 	if err := os.Remove(o.path(recordFile)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Run(t.Context(), o); !errors.Is(err, ErrBegun) {
-		t.Errorf("a run without a record: %v, want %v", err, ErrBegun)
+	if err := Run(t.Context(), o); !errors.Is(err, errBegun) {
+		t.Errorf("a run without a record: %v, want %v", err, errBegun)
 	}
 }
 
@@ -297,7 +297,7 @@ func TestRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lock.Close() })
-		}, ErrBusy},
+		}, errBusy},
 		{"again while another host runs", func(t *testing.T, o *Options) {
 			must(t, *o)
 			lock, err := filelock.OpenFolder(o.Dir, 0o755)
@@ -306,7 +306,7 @@ func TestRefusals(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = lock.Close() })
 			o.Again = true
-		}, ErrBusy},
+		}, errBusy},
 		{"no client", func(_ *testing.T, o *Options) { o.Client = "/nowhere" }, ErrOptions},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -357,8 +357,8 @@ func TestMissingTokens(t *testing.T) {
 	if err := errors.Join(os.Truncate(tokens, 10), os.RemoveAll(o.Texts[0])); err != nil {
 		t.Fatal(err)
 	}
-	if err := Run(t.Context(), o); !errors.Is(err, ErrData) {
-		t.Errorf("without text: %v, want %v", err, ErrData)
+	if err := Run(t.Context(), o); !errors.Is(err, errData) {
+		t.Errorf("without text: %v, want %v", err, errData)
 	}
 }
 
@@ -384,8 +384,8 @@ func TestPorts(t *testing.T) {
 	}
 	defer conn.Close() //nolint:errcheck // of a test
 	port := conn.LocalAddr().(*net.UDPAddr).Port
-	if err := checkPorts(uint16(port-clientPort), allPorts); !errors.Is(err, ErrPort) {
-		t.Errorf("%v, want %v", err, ErrPort)
+	if err := checkPorts(uint16(port-clientPort), allPorts); !errors.Is(err, errPort) {
+		t.Errorf("%v, want %v", err, errPort)
 	}
 }
 
@@ -395,7 +395,7 @@ func TestChatPort(t *testing.T) {
 		port uint16 // in use
 		chat bool
 		want error
-	}{{chatPort, true, nil}, {chatPort, false, nil}, {dataPort, true, ErrPort}} {
+	}{{chatPort, true, nil}, {chatPort, false, nil}, {dataPort, true, errPort}} {
 		listener, err := net.Listen("tcp", net.JoinHostPort(recipe.Loopback, "0"))
 		if err != nil {
 			t.Fatal(err)

@@ -53,9 +53,9 @@ func (h *host) prepare(ctx context.Context) error {
 	diff := h.now.differences(h.Wanted)
 	switch {
 	case h.begun() && !found:
-		return fmt.Errorf("%w: %s is missing; restore the file, or begin again with --again, which moves the earlier run away", ErrBegun, h.path(recordFile))
+		return fmt.Errorf("%w: %s is missing; restore the file, or begin again with --again, which moves the earlier run away", errBegun, h.path(recordFile))
 	case h.begun() && diff != "":
-		return fmt.Errorf("%w: %s; repeat the first command, choose another --name, or begin again with --again, which moves the earlier run away", ErrBegun, diff)
+		return fmt.Errorf("%w: %s; repeat the first command, choose another --name, or begin again with --again, which moves the earlier run away", errBegun, diff)
 	case h.begun():
 		if edited {
 			h.printf("  the changes of state.toml have no effect, because the run has begun; see psyche run update-config\n")
@@ -63,7 +63,7 @@ func (h *host) prepare(ctx context.Context) error {
 		h.printf("  the run has begun, and continues\n")
 		return h.restoreData(ctx, files, local)
 	case edited && diff != "":
-		return fmt.Errorf("%w, and the settings changed: %s; repeat the earlier command, or remove %s", ErrEdited, diff, h.path(stateFile))
+		return fmt.Errorf("%w, and the settings changed: %s; repeat the earlier command, or remove %s", errEdited, diff, h.path(stateFile))
 	}
 	if edited {
 		if err := h.checkEdited(); err != nil {
@@ -168,7 +168,7 @@ func (h *host) restoreData(ctx context.Context, files []walk.File, local []strin
 		return err
 	}
 	if len(files) == 0 {
-		return fmt.Errorf("%w in %s, and this machine does not have the run's text; restore the files or the text", ErrData, h.path("data"))
+		return fmt.Errorf("%w in %s, and this machine does not have the run's text; restore the files or the text", errData, h.path("data"))
 	}
 	h.printf("  token files are missing, and are made again\n")
 	after, err := h.tokenize(ctx, files, local)
@@ -179,7 +179,7 @@ func (h *host) restoreData(ctx context.Context, files []walk.File, local []strin
 	if err == nil {
 		err = writeFile(h.path("data", manifest.Name), content)
 	}
-	return errors.Join(fmt.Errorf("%w: the new files in %s have other tokens, perhaps from another version of this program; restore the earlier files", ErrData, h.path("data")), err)
+	return errors.Join(fmt.Errorf("%w: the new files in %s have other tokens, perhaps from another version of this program; restore the earlier files", errData, h.path("data")), err)
 }
 
 // tokenize makes the token files. An interrupted call continues.

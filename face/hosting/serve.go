@@ -48,14 +48,14 @@ func choosePort(requested uint16) (uint16, error) {
 			return port, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: none of the ports %d to %d is followed by %d free ports; choose a port with --port", ErrPort, defaultPort, lastPort, allPorts-1)
+	return 0, fmt.Errorf("%w: none of the ports %d to %d is followed by %d free ports; choose a port with --port", errPort, defaultPort, lastPort, allPorts-1)
 }
 
 // checkPorts reports the first of n ports that is in use.
 func checkPorts(first, n uint16) error {
 	for port := int(first); port < int(first)+int(n); port++ {
 		if !child.IsFree(port) || port == int(first)+clientPort && !isFreeUDP(port) {
-			return fmt.Errorf("%w: another program uses port %d; the run needs the ports %d to %d; stop that program, or set --port before the run begins", ErrPort, port, first, first+allPorts-1)
+			return fmt.Errorf("%w: another program uses port %d; the run needs the ports %d to %d; stop that program, or set --port before the run begins", errPort, port, first, first+allPorts-1)
 		}
 	}
 	return nil

@@ -109,8 +109,8 @@ type follower struct {
 	countedAt time.Time // time of the last peer count
 }
 
-// See processes an event. It is an argument for event.Log's Watch.
-func (f *follower) See(e event.Event) {
+// see processes an event. It is an argument for event.Log's Watch.
+func (f *follower) see(e event.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := &f.seen

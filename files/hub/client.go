@@ -90,7 +90,7 @@ func (c *Client) ours(u *url.URL) bool {
 func (c *Client) send(ctx context.Context, r request) (*http.Response, http.Header, error) {
 	u, err := url.Parse(r.url)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: invalid address %q", ErrProtocol, printable(r.url))
+		return nil, nil, fmt.Errorf("%w: invalid address %q", errProtocol, printable(r.url))
 	}
 	about := http.Header{}
 	for range maxRedirects {
@@ -113,13 +113,13 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, http.Head
 		to, err := u.Parse(next)
 		switch {
 		case err != nil, to.Host == "", to.Scheme != "https" && to.Scheme != c.endpoint.Scheme:
-			return nil, nil, fmt.Errorf("%w: %s redirects to the invalid or insecure address %q", ErrProtocol, bare(u), printable(next))
+			return nil, nil, fmt.Errorf("%w: %s redirects to the invalid or insecure address %q", errProtocol, bare(u), printable(next))
 		case r.method != http.MethodGet && r.method != http.MethodHead && (response.StatusCode < 307 || !c.ours(to)):
-			return nil, nil, fmt.Errorf("%w: %s redirects a %s request to %s, which is not allowed", ErrProtocol, bare(u), r.method, bare(to))
+			return nil, nil, fmt.Errorf("%w: %s redirects a %s request to %s, which is not allowed", errProtocol, bare(u), r.method, bare(to))
 		}
 		u = to
 	}
-	return nil, nil, fmt.Errorf("%w: %s redirects more than %d times", ErrProtocol, printable(r.url), maxRedirects)
+	return nil, nil, fmt.Errorf("%w: %s redirects more than %d times", errProtocol, printable(r.url), maxRedirects)
 }
 
 func (c *Client) sendOnce(ctx context.Context, r request, u *url.URL) (*http.Response, error) {
@@ -132,7 +132,7 @@ func (c *Client) sendOnce(ctx context.Context, r request, u *url.URL) (*http.Res
 	}
 	q, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
 	if err != nil {
-		return nil, fmt.Errorf("%w: address %s: %w", ErrProtocol, bare(u), err)
+		return nil, fmt.Errorf("%w: address %s: %w", errProtocol, bare(u), err)
 	}
 	maps.Copy(q.Header, r.header)
 	if body != nil {
@@ -282,7 +282,7 @@ func (c *Client) exchange(ctx context.Context, r request, in, out any) (http.Hea
 		return header, err
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return nil, fmt.Errorf("%w: %s %s: %w", ErrProtocol, r.method, printable(r.url), err)
+		return nil, fmt.Errorf("%w: %s %s: %w", errProtocol, r.method, printable(r.url), err)
 	}
 	return header, nil
 }

@@ -323,7 +323,7 @@ func (f *fetch) complete(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: want hash %s, but two downloads had different hashes", ErrIntegrity, f.entry.Hash)
+	return fmt.Errorf("%w: want hash %s, but two downloads had different hashes", errIntegrity, f.entry.Hash)
 }
 
 // attempt appends the body of one answer to the file.
@@ -351,7 +351,7 @@ func (f *fetch) attempt(ctx context.Context) error {
 		}
 	case http.StatusPartialContent:
 		if want := fmt.Sprintf("bytes %d-", f.have); !strings.HasPrefix(response.Header.Get("Content-Range"), want) {
-			return fmt.Errorf("%w: want bytes from %d, got Content-Range %q", ErrProtocol, f.have, printable(response.Header.Get("Content-Range")))
+			return fmt.Errorf("%w: want bytes from %d, got Content-Range %q", errProtocol, f.have, printable(response.Header.Get("Content-Range")))
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		return errors.Join(&networkError{"resume " + f.entry.Path, errors.New("the server does not have the requested bytes; starting again")}, f.restart())
@@ -367,15 +367,15 @@ func (f *fetch) attempt(ctx context.Context) error {
 // check compares the Hub's current information about the file with the commit's tree.
 func (f *fetch) check(about http.Header) error {
 	if commit := about.Get("X-Repo-Commit"); commit != "" && commit != f.commit {
-		return fmt.Errorf("%w: the answer belongs to commit %q, want %s", ErrProtocol, printable(commit), f.commit)
+		return fmt.Errorf("%w: the answer belongs to commit %q, want %s", errProtocol, printable(commit), f.commit)
 	}
 	etag := strings.Trim(strings.TrimPrefix(about.Get("X-Linked-Etag"), "W/"), `"`)
 	if isHash(etag) && etag != f.entry.Hash {
-		return fmt.Errorf("%w: hash %s in the repository tree, but %s in the answer", ErrProtocol, f.entry.Hash, etag)
+		return fmt.Errorf("%w: hash %s in the repository tree, but %s in the answer", errProtocol, f.entry.Hash, etag)
 	}
 	size, err := strconv.ParseInt(about.Get("X-Linked-Size"), 10, 64)
 	if err == nil && size != f.entry.Size {
-		return fmt.Errorf("%w: %d bytes in the repository tree, but %d in the answer", ErrProtocol, f.entry.Size, size)
+		return fmt.Errorf("%w: %d bytes in the repository tree, but %d in the answer", errProtocol, f.entry.Size, size)
 	}
 	return nil
 }
@@ -385,7 +385,7 @@ func (f *fetch) append(body io.Reader, watch *watch) error {
 	for {
 		n, err := body.Read(buffer)
 		if int64(n) > f.entry.Size-f.have {
-			return errors.Join(fmt.Errorf("%w: body exceeds the file size in the repository tree, %d bytes", ErrProtocol, f.entry.Size), f.restart())
+			return errors.Join(fmt.Errorf("%w: body exceeds the file size in the repository tree, %d bytes", errProtocol, f.entry.Size), f.restart())
 		}
 		if _, err := f.file.Write(buffer[:n]); err != nil {
 			return err

@@ -22,13 +22,13 @@ var (
 	ErrNotFound     = errors.New("not found")
 	errConflict     = errors.New("the repository changed in the meantime")
 
-	ErrNoToken     = error(noToken{}) // an ErrUnauthorized that is known without a request
+	errNoToken     = error(noToken{}) // an ErrUnauthorized that is known without a request
 	ErrUnreachable = errors.New("cannot reach the Hub; check the network, set HF_ENDPOINT for another Hub, or HF_HUB_OFFLINE=1 to use only the cache")
 	ErrOffline     = errors.New("not in the cache, and HF_HUB_OFFLINE forbids asking the Hub")
-	ErrIntegrity   = errors.New("content does not match the Hub's hash")
+	errIntegrity   = errors.New("content does not match the Hub's hash")
 	ErrInvalidName = errors.New("invalid name")
 	ErrTooLarge    = errors.New("larger than allowed")
-	ErrProtocol    = errors.New("unexpected answer from the Hub")
+	errProtocol    = errors.New("unexpected answer from the Hub")
 )
 
 // noToken is the error of an operation that requires a token.

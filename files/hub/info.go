@@ -36,7 +36,7 @@ func (c *Client) Resolve(ctx context.Context, repo, revision string) (string, er
 		return "", fmt.Errorf("look up %s at %s: %w", repo, revision, err)
 	}
 	if !isCommit(info.SHA) || (isCommit(revision) && revision != info.SHA) {
-		return "", fmt.Errorf("look up %s at %s: %w: invalid commit %q", repo, revision, ErrProtocol, printable(info.SHA))
+		return "", fmt.Errorf("look up %s at %s: %w: invalid commit %q", repo, revision, errProtocol, printable(info.SHA))
 	}
 	return info.SHA, nil
 }
@@ -62,7 +62,7 @@ func (t treeEntry) entry() (Entry, error) {
 		return e, err
 	}
 	if e.Size < 0 || !isHash(e.Hash) || e.large() != (t.LFS != nil) {
-		return e, fmt.Errorf("%w: file %s has an invalid size or hash: %d bytes, hash %q", ErrProtocol, e.Path, e.Size, printable(e.Hash))
+		return e, fmt.Errorf("%w: file %s has an invalid size or hash: %d bytes, hash %q", errProtocol, e.Path, e.Size, printable(e.Hash))
 	}
 	return e, nil
 }
@@ -99,7 +99,7 @@ func (c *Client) files(ctx context.Context, repo, commit string) ([]Entry, error
 				return nil, err
 			}
 			if seen[entry.Path] || len(files) == maxEntries {
-				return nil, fmt.Errorf("%w: %s is listed twice, or is one of more than %d files", ErrProtocol, entry.Path, maxEntries)
+				return nil, fmt.Errorf("%w: %s is listed twice, or is one of more than %d files", errProtocol, entry.Path, maxEntries)
 			}
 			seen[entry.Path] = true
 			files = append(files, entry)
@@ -121,7 +121,7 @@ func (c *Client) nextPage(header http.Header) (string, error) {
 	}
 	to, err := url.Parse(found[1])
 	if err != nil || !c.ours(to) {
-		return "", fmt.Errorf("%w: the next page is at another address, %q", ErrProtocol, printable(found[1]))
+		return "", fmt.Errorf("%w: the next page is at another address, %q", errProtocol, printable(found[1]))
 	}
 	return to.String(), nil
 }

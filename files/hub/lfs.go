@@ -110,7 +110,7 @@ func (u *upload) lfs(ctx context.Context, address string, in, out any) error {
 func (u *upload) storeOne(ctx context.Context, h *hashed, o *lfsObject) error {
 	switch {
 	case o == nil:
-		return fmt.Errorf("%w: the Hub's answer has no upload address", ErrProtocol)
+		return fmt.Errorf("%w: the Hub's answer has no upload address", errProtocol)
 	case o.Error != nil:
 		return fmt.Errorf("the storage refused the file: %d %s", o.Error.Code, printable(o.Error.Message))
 	case o.Actions.Upload == nil:
@@ -140,7 +140,7 @@ func (u *upload) storeOne(ctx context.Context, h *hashed, o *lfsObject) error {
 func (u *upload) checkHref(href string) error {
 	to, err := url.Parse(href)
 	if err != nil || to.Host == "" || (to.Scheme != "https" && to.Scheme != u.endpoint.Scheme) {
-		return fmt.Errorf("%w: invalid or insecure storage address %q", ErrProtocol, printable(href))
+		return fmt.Errorf("%w: invalid or insecure storage address %q", errProtocol, printable(href))
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (u *upload) checkHref(href string) error {
 func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, sizeText string) error {
 	size, err := strconv.ParseInt(sizeText, 10, 64)
 	if err != nil || size < 1 || (h.size-1)/size+1 > maxLFSParts {
-		return fmt.Errorf("%w: invalid part size of %q bytes", ErrProtocol, printable(sizeText))
+		return fmt.Errorf("%w: invalid part size of %q bytes", errProtocol, printable(sizeText))
 	}
 	count := int((h.size-1)/size + 1)
 	addresses := make(map[int]string, count)
@@ -160,7 +160,7 @@ func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, s
 		}
 	}
 	if len(addresses) != count {
-		return fmt.Errorf("%w: upload addresses for %d parts, want %d", ErrProtocol, len(addresses), count)
+		return fmt.Errorf("%w: upload addresses for %d parts, want %d", errProtocol, len(addresses), count)
 	}
 	type part struct {
 		Number int    `json:"partNumber"`
@@ -173,7 +173,7 @@ func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, s
 		group.Go(func() error {
 			address, found := addresses[i+1]
 			if !found {
-				return fmt.Errorf("%w: no upload address for part %d", ErrProtocol, i+1)
+				return fmt.Errorf("%w: no upload address for part %d", errProtocol, i+1)
 			}
 			if err := u.checkHref(address); err != nil {
 				return err
@@ -182,7 +182,7 @@ func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, s
 			parts[i].Number = i + 1
 			etag, err := u.put(partCtx, h, start, min(size, h.size-start), address, nil)
 			if err == nil && etag == "" {
-				err = fmt.Errorf("%w: the storage sent no ETag for a part", ErrProtocol)
+				err = fmt.Errorf("%w: the storage sent no ETag for a part", errProtocol)
 			}
 			parts[i].ETag = etag
 			return err

@@ -69,7 +69,7 @@ func (c *Client) checkFiles(ctx context.Context, repo, commit string, files []En
 func (c *Client) askFor(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
-		return fmt.Errorf("%w: invalid address %q", ErrProtocol, printable(address))
+		return fmt.Errorf("%w: invalid address %q", errProtocol, printable(address))
 	}
 	ctx, watch := newWatch(ctx, c.Stall)
 	defer watch.stop()
@@ -90,7 +90,7 @@ func (c *Client) askFor(ctx context.Context, address string) error {
 		}
 		u = next
 	}
-	return fmt.Errorf("%w: %s redirects more than %d times", ErrProtocol, printable(address), maxRedirects)
+	return fmt.Errorf("%w: %s redirects more than %d times", errProtocol, printable(address), maxRedirects)
 }
 
 // checkPublic returns an error unless a caller that accepts only public files may use a snapshot.
@@ -109,7 +109,7 @@ func (c *Client) checkPublic(ctx context.Context, repo string, cache folder, s S
 			return replaceFile(marker, nil)
 		}
 		_, answered := errors.AsType[*statusError](err)
-		if ctx.Err() != nil || answered || errors.Is(err, ErrNotPublic) || errors.Is(err, ErrProtocol) {
+		if ctx.Err() != nil || answered || errors.Is(err, ErrNotPublic) || errors.Is(err, errProtocol) {
 			return err
 		}
 		unknown = err

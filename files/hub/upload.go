@@ -104,7 +104,7 @@ func (c *Client) upload(ctx context.Context, repo string, files []File, o Upload
 	case c.Offline:
 		return Commit{}, ErrOffline
 	case c.Token == "":
-		return Commit{}, ErrNoToken
+		return Commit{}, errNoToken
 	}
 	u := &upload{Client: c, repo: repo, options: o, meter: meter{report: o.Progress}}
 	if err := u.hash(ctx, files); err != nil {
@@ -150,7 +150,7 @@ func (c *Client) CreateRepo(ctx context.Context, repo string, private bool) erro
 		return err
 	}
 	if c.Token == "" {
-		return fmt.Errorf("create repository: %w", ErrNoToken)
+		return fmt.Errorf("create repository: %w", errNoToken)
 	}
 	owner, name, found := strings.Cut(repo, "/")
 	if !found {
@@ -182,7 +182,7 @@ func (c *Client) CanWrite(ctx context.Context, repo, branch string) error {
 		return err
 	}
 	if c.Token == "" {
-		return ErrNoToken
+		return errNoToken
 	}
 	probe := &upload{Client: c, repo: repo, options: UploadOptions{Branch: branch}}
 	return probe.classify(ctx, []*hashed{{File: File{Path: "README.md"}, size: 1, sample: []byte("#")}})
@@ -353,7 +353,7 @@ func (u *upload) classify(ctx context.Context, files []*hashed) error {
 			i := slices.IndexFunc(answer.Files, func(m mode) bool { return m.Path == h.Path })
 			switch {
 			case i < 0 || (answer.Files[i].UploadMode != "lfs" && answer.Files[i].UploadMode != "regular"):
-				return fmt.Errorf("%w: the Hub's answer has no upload mode for %s", ErrProtocol, h.Path)
+				return fmt.Errorf("%w: the Hub's answer has no upload mode for %s", errProtocol, h.Path)
 			case answer.Files[i].ShouldIgnore:
 				return fmt.Errorf("the repository's .gitignore excludes %s; remove that line", h.Path)
 			}
@@ -402,7 +402,7 @@ func (u *upload) commit(ctx context.Context, parent string, files []*hashed, gon
 	}
 	var made struct{ CommitOID string }
 	if err := json.Unmarshal(answer, &made); err != nil || !isCommit(made.CommitOID) {
-		return Commit{}, fmt.Errorf("%w: the Hub's answer has no valid commit id", ErrProtocol)
+		return Commit{}, fmt.Errorf("%w: the Hub's answer has no valid commit id", errProtocol)
 	}
 	for _, h := range files {
 		if !h.large {

@@ -13,15 +13,15 @@ type Size struct {
 	Reason                                       string
 }
 
-// Sizes lists the models with random weights that a run can start with, from small to large.
-var Sizes = []Size{
+// sizes lists the models with random weights that a run can start with, from small to large.
+var sizes = []Size{
 	{"small", 256, 688, 3, 8, 32, "2.3 M parameters, as in configs/quickstart: two CPU cores train 4,150 tokens/s with it"},
 	{"medium", 512, 1376, 7, 8, 64, "20.6 M parameters, as in proof/bench/peers/20m: two CPU cores train 1,270 tokens/s with it"},
 }
 
 // SizeOf returns the size with a name.
 func SizeOf(name string) (Size, bool) {
-	for _, s := range Sizes {
+	for _, s := range sizes {
 		if s.Name == name {
 			return s, true
 		}
@@ -72,7 +72,7 @@ func (s Size) Config(vocab int) ([]byte, error) {
 // Names returns the names of all sizes, for messages.
 func Names() string {
 	var names []string
-	for _, s := range Sizes {
+	for _, s := range sizes {
 		names = append(names, s.Name)
 	}
 	return strings.Join(names, ", ")

@@ -36,9 +36,9 @@ type draws struct {
 	chain  *hashchain.Chain
 }
 
-// DrawsPath returns the path of the secret of a run's draws in a save-state directory. With this
+// drawsPath returns the path of the secret of a run's draws in a save-state directory. With this
 // secret, all future witnesses of the run can be predicted.
-func DrawsPath(dir, runID string) string {
+func drawsPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".draws")
 }
 

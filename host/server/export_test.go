@@ -138,3 +138,10 @@ func TestLogExportHasABudget(t *testing.T) {
 		t.Errorf("%d parts took %v, want %v: %d bytes a second after a burst of the same size", clients*parts, took, want, rate)
 	}
 }
+
+// The tests from outside the package use these names.
+var (
+	DrawsPath    = drawsPath
+	ErrOtherRun  = errOtherRun
+	SnapshotPath = snapshotPath
+)

@@ -15,14 +15,14 @@ func InspectJournal(dir, runID string) (journal.Damage, error) {
 	if err != nil {
 		return found, fmt.Errorf("journal %s: %w", JournalPath(dir, runID), err)
 	}
-	saved, _, err := readSnapshot(SnapshotPath(dir, runID))
+	saved, _, err := readSnapshot(snapshotPath(dir, runID))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errSnapshot): // the server can start without a snapshot
 	case err != nil:
 		return found, err
 	case saved.position.Offset > found.Offset:
 		return found, fmt.Errorf("journal %s: the damage begins at offset %d, but %s was taken at offset %d: the repair would lose acknowledged actions; restore the journal from a copy, or remove the snapshot to accept the loss",
-			JournalPath(dir, runID), found.Offset, SnapshotPath(dir, runID), saved.position.Offset)
+			JournalPath(dir, runID), found.Offset, snapshotPath(dir, runID), saved.position.Offset)
 	}
 	return found, nil
 }

@@ -24,16 +24,16 @@ import (
 // HostKeyFile is the file name of the host's key in Options.SaveStateDir.
 const HostKeyFile = "host-key.json"
 
-// ErrOtherRun means that a run's journal was started with a different configuration.
-var ErrOtherRun = errors.New("the saved run differs from the given run")
+// errOtherRun means that a run's journal was started with a different configuration.
+var errOtherRun = errors.New("the saved run differs from the given run")
 
 // JournalPath returns the path of a run's journal in a save-state directory.
 func JournalPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".journal")
 }
 
-// SnapshotPath returns the path of a run's newest snapshot in a save-state directory.
-func SnapshotPath(dir, runID string) string {
+// snapshotPath returns the path of a run's newest snapshot in a save-state directory.
+func snapshotPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".snapshot")
 }
 
@@ -130,7 +130,7 @@ func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.
 	if dir == "" {
 		return temporaryStore(*first, d)
 	}
-	s := store{journalPath: JournalPath(dir, runID), snapshotPath: SnapshotPath(dir, runID)}
+	s := store{journalPath: JournalPath(dir, runID), snapshotPath: snapshotPath(dir, runID)}
 	r, summary, err := s.replay(logger)
 	if err != nil {
 		return s, err
@@ -140,8 +140,8 @@ func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.
 		logger.Warn("removed an unfinished write from the end of the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
 	}
 	if r.log != nil && r.log.State.RunID != runID {
-		err = fmt.Errorf("journal %s: %w: RunID is %s in the journal, want %s", s.journalPath, ErrOtherRun, r.log.State.RunID, runID)
-	} else if s.draws, err = openDraws(DrawsPath(dir, runID), r, d); err == nil {
+		err = fmt.Errorf("journal %s: %w: RunID is %s in the journal, want %s", s.journalPath, errOtherRun, r.log.State.RunID, runID)
+	} else if s.draws, err = openDraws(drawsPath(dir, runID), r, d); err == nil {
 		err = s.begin(first, logger)
 	}
 	if err != nil {
@@ -347,7 +347,7 @@ func otherRun(path string, saved []byte, given coordinator.State) error {
 	var differences []string
 	compare("", reflect.ValueOf(state), reflect.ValueOf(given), &differences)
 	return fmt.Errorf("journal %s: %w: %s; start the server with the file that began this run, or with another save-state directory",
-		path, ErrOtherRun, strings.Join(differences, ", "))
+		path, errOtherRun, strings.Join(differences, ", "))
 }
 
 // compare lists the fields that differ between two structs of the same type.

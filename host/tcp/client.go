@@ -27,9 +27,9 @@ import (
 // Defaults of Options.
 const (
 	DefaultMaxElapsed      = 30 * time.Second
-	DefaultInitialInterval = 200 * time.Millisecond
-	// DefaultMaxInterval plus its random jitter of up to one half is at most frame.LongestPause.
-	DefaultMaxInterval = frame.LongestPause * 2 / 3
+	defaultInitialInterval = 200 * time.Millisecond
+	// defaultMaxInterval plus its random jitter of up to one half is at most frame.LongestPause.
+	defaultMaxInterval = frame.LongestPause * 2 / 3
 )
 
 // Options configure a Client.
@@ -131,8 +131,8 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 // check sets defaults and validates the options.
 func (o *Options) check() error {
 	o.MaxElapsed = cmp.Or(o.MaxElapsed, DefaultMaxElapsed)
-	o.InitialInterval = cmp.Or(o.InitialInterval, DefaultInitialInterval)
-	o.MaxInterval = cmp.Or(o.MaxInterval, DefaultMaxInterval)
+	o.InitialInterval = cmp.Or(o.InitialInterval, defaultInitialInterval)
+	o.MaxInterval = cmp.Or(o.MaxInterval, defaultMaxInterval)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(o.Addr); err != nil {
 		return fmt.Errorf("server address %q: want host:port: %w", o.Addr, err)

@@ -270,7 +270,7 @@ type ApplyParams struct {
 
 // DecodeApply averages each coefficient over the results that contain it, by their votes, transforms
 // back and moves every weight: w ← w·WeightFactor − rate·sign(u), with both operations rounded
-// separately. If u is zero, the weight does not move. The rate of a chunk is the Rate for the votes of
+// separately. If u is zero, the weight does not move. The rate of a chunk is the rate for the votes of
 // the results that sent something in it. Results of unit values (1-bit) give the same bits in any
 // order. Other results are added in the given order, so callers must agree on the order. Weights
 // decay even without results.

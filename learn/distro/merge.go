@@ -6,12 +6,12 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// Rate returns the step of a chunk: LR times the share of the votes of the results that sent something in
+// rate returns the step of a chunk: LR times the share of the votes of the results that sent something in
 // the chunk among the votes of all results. A result that alone sends something in a chunk moves the
 // chunk no more than one of many results does. Otherwise a single member could steer the weights
 // wherever no other member has a gradient. Each operation is rounded once, so the number is the same on
 // every machine.
-func (p ApplyParams) Rate(sent, counted int) float32 {
+func (p ApplyParams) rate(sent, counted int) float32 {
 	return p.LR * (float32(sent) / float32(max(counted, 1)))
 }
 
@@ -49,7 +49,7 @@ func (m *merger) chunks(first, last int) entries {
 	m.merged.indices = m.merged.indices[:0]
 	m.merged.values = m.merged.values[:0]
 	for c := first; c < last; c++ {
-		m.merged.rates = append(m.merged.rates, m.params.Rate(m.sum(c), m.counted))
+		m.merged.rates = append(m.merged.rates, m.params.rate(m.sum(c), m.counted))
 		m.mean()
 		m.merged.offsets = append(m.merged.offsets, int32(len(m.merged.indices)))
 	}

@@ -47,7 +47,7 @@ func TestRates(t *testing.T) {
 	for _, counted := range []int{0, 1, 2, 3, 7, 10, 256, 1000, 16000} {
 		rates := make([]float32, counted+1)
 		for sent := range rates {
-			rates[sent] = p.Rate(sent, counted)
+			rates[sent] = p.rate(sent, counted)
 		}
 		if rates[0] != 0 || counted > 0 && rates[counted] != p.LR || !slices.IsSorted(rates) {
 			t.Errorf("of %d votes: %v", counted, rates)

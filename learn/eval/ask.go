@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrTooLong means that a choice alone has more tokens than the model's longest sequence.
-var ErrTooLong = errors.New("a choice is longer than the model's longest sequence")
+// errTooLong means that a choice alone has more tokens than the model's longest sequence.
+var errTooLong = errors.New("a choice is longer than the model's longest sequence")
 
 // LM is a language model.
 type LM interface {
@@ -77,7 +77,7 @@ func (r Reader) choose(ctx context.Context, q Question) (Answer, error) {
 			return Answer{}, err
 		}
 		if n := len(continuations[i]); n == 0 || n > r.LM.MaxTokens() {
-			return Answer{}, fmt.Errorf("%w: choice %d has %d tokens, want 1 to %d", ErrTooLong, i, n, r.LM.MaxTokens())
+			return Answer{}, fmt.Errorf("%w: choice %d has %d tokens, want 1 to %d", errTooLong, i, n, r.LM.MaxTokens())
 		}
 	}
 	likely, err := r.LM.LogLikelihoods(ctx, before, continuations)

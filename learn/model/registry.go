@@ -19,8 +19,8 @@ import (
 // errOption means that a model does not support an option.
 var errOption = errors.New("unsupported option")
 
-// ErrArchitecture means that a config.json names no supported architecture.
-var ErrArchitecture = errors.New("unsupported architecture")
+// errArchitecture means that a config.json names no supported architecture.
+var errArchitecture = errors.New("unsupported architecture")
 
 // Description describes the model of a config.json before it is created.
 type Description struct {
@@ -200,5 +200,5 @@ func find(config []byte) (architecture, error) {
 		}
 	}
 	return architecture{}, fmt.Errorf("config.json: %w: architectures is %q, want one of: %s",
-		ErrArchitecture, named.Architectures, strings.Join(Architectures(), ", "))
+		errArchitecture, named.Architectures, strings.Join(Architectures(), ", "))
 }

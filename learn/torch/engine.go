@@ -84,7 +84,7 @@ func (e *Engine) Do(ctx context.Context, grad bool, fn func(s *Scope) error) err
 		case <-e.done: // the system reused the id of the engine's thread for another thread
 			return ErrClosed
 		default:
-			return ErrNested
+			return errNested
 		}
 	}
 	if err := ctx.Err(); err != nil {

@@ -29,8 +29,8 @@ var (
 	ErrClosed = errors.New("torch: engine is closed")
 	// ErrMemory means that libtorch could not allocate memory, of the host or of a device.
 	ErrMemory = errors.New("torch: out of memory")
-	// ErrNested is returned by Do when called from inside another Do of the same engine.
-	ErrNested = errors.New("torch: Do called inside Do of the same engine")
+	// errNested is returned by Do when called from inside another Do of the same engine.
+	errNested = errors.New("torch: Do called inside Do of the same engine")
 )
 
 // Error is a failure inside libtorch, or a misuse of a tensor.

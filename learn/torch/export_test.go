@@ -32,3 +32,6 @@ func PreloadBLAS(folder string) Info {
 
 // OpenBLASFolder returns the folder whose OpenBLAS Load opens for a shim.
 func OpenBLASFolder(shim string) string { return openBLASFolder(shim) }
+
+// ErrNested is for the tests from outside the package.
+var ErrNested = errNested

@@ -140,7 +140,7 @@ func New(o Options) *Auditor {
 }
 
 // Serve starts to serve openings to members and jurors that request them.
-func (a *Auditor) Serve() { a.openings.Serve(a.Network) }
+func (a *Auditor) Serve() { a.openings.serve(a.Network) }
 
 // Close removes the files of results. All tasks must have ended.
 func (a *Auditor) Close() error { return a.payloads.Close() }
@@ -164,12 +164,12 @@ func (a *Auditor) Observe() {
 	a.findTrials() // first, so that nothing that a new trial needs is dropped
 	needed := a.needed(s.Progress.Step)
 	for step := range a.seeds {
-		_, kept := a.past.Round(step)
+		_, kept := a.past.round(step)
 		if !kept && step+coordinator.StoredRounds < min(needed, s.Progress.Step) || step > s.Progress.Step {
 			delete(a.seeds, step)
 		}
 	}
-	a.openings.Prune(s.Progress.Step, func(step uint32) bool { return a.trials[resultID{a.me, step}] != nil })
+	a.openings.prune(s.Progress.Step, func(step uint32) bool { return a.trials[resultID{a.me, step}] != nil })
 	a.admit()
 	if s.Progress.Step != a.preempted || s.RunState != coordinator.RoundTrain {
 		a.Engine.Yield() // the round that granted time for an urgent recomputation is over
@@ -196,10 +196,10 @@ func (a *Auditor) admit() {
 	if trainer := a.Engine.Auditor(); trainer != nil {
 		size = partSize(trainer)
 	}
-	a.openings.Admit(all, size)
+	a.openings.admit(all, size)
 	if s.Progress.Step != a.served {
 		a.served = s.Progress.Step
-		a.openings.Renew()
+		a.openings.renew()
 	}
 }
 
@@ -222,7 +222,7 @@ func (a *Auditor) Advance() {
 	}
 	a.dropUnfinished()
 	a.follow(a.Chain()) // members expect the opening even if this client does not train next
-	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.compare) {
 		a.judge(a.trials[key])
 	}
 	a.audit()
@@ -256,7 +256,7 @@ func (a *Auditor) inEpoch() bool {
 
 // ForgetRounds forgets all rounds. The client calls it when its next model does not continue from
 // them.
-func (a *Auditor) ForgetRounds() { a.payloads.Drop(a.past.Forget()...) }
+func (a *Auditor) ForgetRounds() { a.payloads.drop(a.past.forget()...) }
 
 // clientOf returns the run's entry of a client, or the zero value if the run does not know it.
 func (a *Auditor) clientOf(id coordinator.ClientID) coordinator.Client {

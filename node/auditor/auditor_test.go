@@ -77,9 +77,9 @@ func TestEvidenceFileOfAnAccusation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, found := r.past.Find(accuse.Step, accuse.Client)
+	result, found := r.past.find(accuse.Step, accuse.Client)
 	payload, _ := r.payloads.Get(result.Commitment)
-	root, _ := r.past.Previous(&result)
+	root, _ := r.past.previous(&result)
 	want := evidence.File{Announcement: []byte("signed"), Result: payload, Previous: root, Opening: kept.Opening}
 	if !found || !reflect.DeepEqual(kept, want) || len(kept.Opening) == 0 {
 		t.Errorf("kept %+v\nwant %+v", kept, want)
@@ -345,7 +345,7 @@ func TestPartsAreKept(t *testing.T) {
 	if q == nil || q.gathered.missing() != r.withheld {
 		t.Fatalf("missing parts: %+v", q)
 	}
-	if parts := r.openings.Parts(key); parts[4] == nil || parts[5] != nil {
+	if parts := r.openings.parts(key); parts[4] == nil || parts[5] != nil {
 		t.Error("the parts that arrived are not served")
 	}
 	for range 7 {

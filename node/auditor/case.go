@@ -111,7 +111,7 @@ func (a *Auditor) pursue(q *auditCase, m manner) {
 // findResult finds the result, and checks what it claims to continue from.
 func (a *Auditor) findResult(q *auditCase, m manner) {
 	newest := a.Client.State().Progress.Step
-	round, kept := a.past.Round(q.Step)
+	round, kept := a.past.round(q.Step)
 	seed, drawn := a.seeds[q.Step]
 	switch {
 	case !kept && a.hasApplied(q.Step), !drawn && q.Step+coordinator.StoredRounds < newest:
@@ -120,7 +120,7 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 	case !kept || !drawn:
 		return // the round is not applied yet, or the seed is not known yet
 	}
-	r, found := a.past.Find(q.Step, q.Trainer)
+	r, found := a.past.find(q.Step, q.Trainer)
 	switch {
 	case !found && slices.Contains(round.Unknown, q.Trainer):
 		q.end(unclear, "witnesses hold a result of the trainer that this client has not received")
@@ -128,11 +128,11 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 	case !found:
 		q.end(notAttested, "the trainer has no attested result in the round")
 		return
-	case !r.Read():
+	case !r.read():
 		q.end(unclear, "this client could not get the trainer's result")
 		return
 	}
-	root, history := a.past.Previous(&r)
+	root, history := a.past.previous(&r)
 	switch history {
 	case lineageUnknown:
 		q.end(unclear, "this client does not know the earlier result that the result continues from")
@@ -143,7 +143,7 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 	}
 	var senders *senderCounts
 	if q.Step > round.EpochStart {
-		before, known := a.past.Round(q.Step - 1)
+		before, known := a.past.round(q.Step - 1)
 		if !known {
 			q.end(unclear, "this client does not know the previous round")
 			return
@@ -166,7 +166,7 @@ func (a *Auditor) readResult(q *auditCase, m manner, root, seed [32]byte, sender
 		}
 		var chunks []uint32
 		if err == nil {
-			chunks, err = senders.Drawn(seed, key, auditor.Shapes(), sent)
+			chunks, err = senders.drawn(seed, key, auditor.Shapes(), sent)
 		}
 		return func() {
 			if err != nil {

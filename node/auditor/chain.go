@@ -121,7 +121,7 @@ func (c *Chain) Finish() error {
 func (c *Chain) show(l *link) error {
 	shapes, begun := c.trainer.Shapes(), c.of.Tasks.Now()
 	own := resultID{Trainer: c.of.me, Step: l.step}
-	chunks, err := l.senders.Drawn(l.seed, own, shapes, l.sent)
+	chunks, err := l.senders.drawn(l.seed, own, shapes, l.sent)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (c *Chain) show(l *link) error {
 		size += len(part)
 	}
 	c.of.Emit(event.Opened{Step: l.step, Bytes: size, Seconds: c.of.Tasks.Now().Sub(begun).Seconds()})
-	if err := c.of.openings.Keep(own, parts); err != nil {
+	if err := c.of.openings.keep(own, parts); err != nil {
 		c.of.Log.Warn("cannot save an opening; it is lost if this client restarts", "step", l.step, "err", err)
 	}
 	return nil
@@ -249,7 +249,7 @@ func (a *Auditor) draw(c *Chain, step uint32) {
 	}
 	var before *senderCounts
 	if step > t.EpochStart {
-		round, found := a.past.Round(step - 1)
+		round, found := a.past.round(step - 1)
 		if !found {
 			return // the previous round is not applied yet
 		}

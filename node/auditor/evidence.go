@@ -18,7 +18,7 @@ const keptEvidence = 8
 // saveEvidence writes the evidence for an accusation to a file, so that anyone can examine it again.
 // It writes no file if the trainer opened nothing, or if this client has no folder.
 func (a *Auditor) saveEvidence(q *auditCase) {
-	root, _ := a.past.Previous(&q.result)
+	root, _ := a.past.previous(&q.result)
 	if a.Dir == "" || len(q.opening) == 0 || q.result.Announced == "" {
 		return
 	}

@@ -258,7 +258,7 @@ func (a *asker) pause() time.Duration { return min(leastPause<<min(a.failed-1, 1
 
 // takeKept uses parts that another case of this client has received.
 func (a *Auditor) takeKept(q *auditCase, r *partReader) {
-	kept := a.openings.Parts(q.resultID)
+	kept := a.openings.parts(q.resultID)
 	for i := range r.chunks {
 		if p := r.positionOf(i); q.gathered.parts[i] == nil && p < len(kept) && kept[p] != nil {
 			if v, err := r.read(kept[p]); err == nil {
@@ -273,7 +273,7 @@ func (a *Auditor) takeKept(q *auditCase, r *partReader) {
 // askParts returns the parts before it and an error.
 func (a *Auditor) askParts(ctx context.Context, from identity.ID, key resultID, wanted uint64, r *partReader) (found []verifiedPart, later time.Duration, err error) {
 	limit := min(bits.OnesCount64(wanted), mostParts) * (4 + maxPart(r.shapes))
-	answer, err := a.Network.Request(ctx, from, OpeningProtocol, partRequest{key, wanted}.Encode(), limit)
+	answer, err := a.Network.Request(ctx, from, OpeningProtocol, partRequest{key, wanted}.encode(), limit)
 	if err != nil {
 		return nil, 0, err
 	}

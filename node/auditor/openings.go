@@ -65,28 +65,28 @@ func newOpenings(me identity.ID, dir string, now func() time.Time) *openings {
 	return &openings{dir: dir, me: coordinator.ClientID(me), now: now, of: make(map[resultID]*opened)}
 }
 
-// Serve answers the requests of peers.
-func (o *openings) Serve(network env.Requests) {
+// serve answers the requests of peers.
+func (o *openings) serve(network env.Requests) {
 	network.Handle(OpeningProtocol, requestSize, o.answer)
 }
 
-// Admit replaces the set of clients that are served, and the size of a part, in bytes.
-func (o *openings) Admit(a audience, partSize int) {
+// admit replaces the set of clients that are served, and the size of a part, in bytes.
+func (o *openings) admit(a audience, partSize int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.audience, o.partSize = a, partSize
 }
 
-// Renew resets the number of parts that each member may still get. It is called when a round starts.
-func (o *openings) Renew() {
+// renew resets the number of parts that each member may still get. It is called when a round starts.
+func (o *openings) renew() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.turns.renew(o.now())
 }
 
-// Keep stores all parts of the opening of a result. If it returns an error, the opening is not on
+// keep stores all parts of the opening of a result. If it returns an error, the opening is not on
 // the disk.
-func (o *openings) Keep(key resultID, parts [][]byte) error {
+func (o *openings) keep(key resultID, parts [][]byte) error {
 	o.mu.Lock()
 	e := &opened{parts: parts, at: o.now()}
 	o.of[key] = e
@@ -127,9 +127,9 @@ func (o *openings) file(step uint32) string {
 	return filepath.Join(o.dir, fmt.Sprint(step, openSuffix))
 }
 
-// Parts returns the stored parts of an opening by position, with nil for missing parts. It returns nil
+// parts returns the stored parts of an opening by position, with nil for missing parts. It returns nil
 // if no part is stored. The caller must not modify the parts.
-func (o *openings) Parts(key resultID) [][]byte {
+func (o *openings) parts(key resultID) [][]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e := o.find(key)
@@ -216,8 +216,8 @@ func decodeParts(b []byte) (parts []span, err error) {
 	return parts, nil
 }
 
-// Drop drops the opening of another member's result.
-func (o *openings) Drop(key resultID) {
+// drop drops the opening of another member's result.
+func (o *openings) drop(key resultID) {
 	if key.Trainer == o.me {
 		return
 	}
@@ -226,8 +226,8 @@ func (o *openings) Drop(key resultID) {
 	delete(o.of, key)
 }
 
-// Prune drops this member's openings of old rounds that are not on trial.
-func (o *openings) Prune(newest uint32, onTrial func(step uint32) bool) {
+// prune drops this member's openings of old rounds that are not on trial.
+func (o *openings) prune(newest uint32, onTrial func(step uint32) bool) {
 	old := func(step uint32) bool { return step+openRounds < newest && !onTrial(step) }
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -22,7 +22,7 @@ func TestOpeningsAreServed(t *testing.T) {
 	ask := func(o *openings, key resultID, wanted uint64, from identity.ID) (string, error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel() // the answer has arrived
-		answer, err := o.answer(ctx, from, partRequest{key, wanted}.Encode())
+		answer, err := o.answer(ctx, from, partRequest{key, wanted}.encode())
 		if err != nil {
 			return "", err
 		}
@@ -31,8 +31,8 @@ func TestOpeningsAreServed(t *testing.T) {
 	}
 	served := audience{{1}: rankMember, {2}: rankJuror}
 	o := newOpenings(me, dir, clock)
-	o.Admit(served, 6)
-	if err := o.Keep(mine, [][]byte{[]byte("first"), []byte("second")}); err != nil {
+	o.admit(served, 6)
+	if err := o.keep(mine, [][]byte{[]byte("first"), []byte("second")}); err != nil {
 		t.Fatal(err)
 	}
 	o.Add(others, 3, 1, []byte("middle"))
@@ -51,7 +51,7 @@ func TestOpeningsAreServed(t *testing.T) {
 	if _, err := ask(o, others, 5, identity.ID{2}); !errors.Is(err, errNotKept) {
 		t.Errorf("parts that are missing: %v", err)
 	}
-	o.Drop(others)
+	o.drop(others)
 	if _, err := ask(o, others, 7, identity.ID{2}); !errors.Is(err, errNotKept) {
 		t.Errorf("dropped: %v", err)
 	}
@@ -59,18 +59,18 @@ func TestOpeningsAreServed(t *testing.T) {
 		t.Errorf("a request for nothing: %v", err)
 	}
 	again := newOpenings(me, dir, clock)
-	again.Admit(served, 6)
+	again.admit(served, 6)
 	if got, err := ask(again, mine, 2, identity.ID{1}); err != nil || got != "second" {
 		t.Errorf("after a restart: %q, %v", got, err)
 	}
-	o.Prune(5+openRounds+1, noTrial)
+	o.prune(5+openRounds+1, noTrial)
 	if got, err := ask(o, mine, 2, identity.ID{1}); err != nil || got != "second" || o.of[mine].parts != nil {
 		t.Errorf("from the disk: %q, %v", got, err)
 	}
 	if err := os.Truncate(again.file(5), 33); err != nil {
 		t.Fatal(err)
 	}
-	if got := newOpenings(me, dir, clock).Parts(mine); got != nil {
+	if got := newOpenings(me, dir, clock).parts(mine); got != nil {
 		t.Errorf("a truncated file: %q", got)
 	}
 }

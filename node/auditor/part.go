@@ -28,13 +28,13 @@ type partRequest struct {
 	wanted uint64 // bit i set: the part of the i-th drawn chunk is wanted
 }
 
-// Encode returns the bytes of a request: trainer [32] ‖ step u32 ‖ wanted u64, little-endian.
-func (r partRequest) Encode() []byte {
+// encode returns the bytes of a request: trainer [32] ‖ step u32 ‖ wanted u64, little-endian.
+func (r partRequest) encode() []byte {
 	b := binary.LittleEndian.AppendUint32(r.Trainer[:], r.Step)
 	return binary.LittleEndian.AppendUint64(b, r.wanted)
 }
 
-// decodeRequest decodes the output of partRequest.Encode.
+// decodeRequest decodes the output of partRequest.encode.
 func decodeRequest(b []byte) (partRequest, error) {
 	if len(b) != requestSize {
 		return partRequest{}, fmt.Errorf("%w: the request has %d bytes, want %d", errMalformed, len(b), requestSize)
@@ -104,10 +104,10 @@ type disclosure struct {
 	Opening []byte   // in the encoding of package audit
 }
 
-// Encode returns the bytes of a disclosure: signature [64] ‖ opening.
-func (e disclosure) Encode() []byte { return append(e.Receipt[:], e.Opening...) }
+// encode returns the bytes of a disclosure: signature [64] ‖ opening.
+func (e disclosure) encode() []byte { return append(e.Receipt[:], e.Opening...) }
 
-// decodeDisclosure decodes the output of disclosure.Encode.
+// decodeDisclosure decodes the output of disclosure.encode.
 func decodeDisclosure(b []byte) (e disclosure, err error) {
 	if len(b) < len(e.Receipt) {
 		return e, fmt.Errorf("%w: the part has %d bytes, want at least %d", errMalformed, len(b), len(e.Receipt))
@@ -126,7 +126,7 @@ func splitOpening(o audit.Opening, receipt [64]byte, shapes audit.Shapes) ([][]b
 		if err != nil {
 			return nil, err
 		}
-		parts[i] = disclosure{receipt, opening}.Encode()
+		parts[i] = disclosure{receipt, opening}.encode()
 	}
 	return parts, nil
 }

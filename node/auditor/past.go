@@ -51,8 +51,8 @@ type attestedResult struct {
 	Since      uint32       // first step of its trainer's optimizer, as the run knew it when the round started; 0: unknown
 }
 
-// Read reports whether this client has read the result itself.
-func (r *attestedResult) Read() bool { return r.Header.Momentum != [32]byte{} }
+// read reports whether this client has read the result itself.
+func (r *attestedResult) read() bool { return r.Header.Momentum != [32]byte{} }
 
 // appliedRound is the record of an applied round.
 type appliedRound struct {
@@ -66,8 +66,8 @@ type appliedRound struct {
 	Data       coordinator.Round // only its fields that Round.Sequences needs
 }
 
-// Counted returns the results that were applied.
-func (r *appliedRound) Counted() []attestedResult {
+// counted returns the results that were applied.
+func (r *appliedRound) counted() []attestedResult {
 	return slices.DeleteFunc(slices.Clone(r.Results), func(r attestedResult) bool { return !r.Counted })
 }
 
@@ -137,11 +137,11 @@ func (p *past) longestAway() (oldest coordinator.ClientID) {
 	return oldest
 }
 
-// Forget drops all rounds, because the next model does not continue from them.
-func (p *past) Forget() (dropped [][32]byte) { return p.cut(len(p.rounds)) }
+// forget drops all rounds, because the next model does not continue from them.
+func (p *past) forget() (dropped [][32]byte) { return p.cut(len(p.rounds)) }
 
-// Round returns a round that was applied.
-func (p *past) Round(step uint32) (*appliedRound, bool) {
+// round returns a round that was applied.
+func (p *past) round(step uint32) (*appliedRound, bool) {
 	i, found := slices.BinarySearchFunc(p.rounds, step, func(r appliedRound, step uint32) int { return cmp.Compare(r.Step, step) })
 	if !found {
 		return nil, false
@@ -157,7 +157,7 @@ func (p *past) Rounds(count int) []appliedRound { return p.rounds[max(0, len(p.r
 func (p *past) Since(after, until uint32) ([]appliedRound, bool) {
 	var rounds []appliedRound
 	for step := until; step > after; step-- {
-		round, found := p.Round(step)
+		round, found := p.round(step)
 		if !found {
 			return nil, false
 		}
@@ -166,9 +166,9 @@ func (p *past) Since(after, until uint32) ([]appliedRound, bool) {
 	return rounds, true
 }
 
-// Find returns the attested result of a member in a round that was applied.
-func (p *past) Find(step uint32, owner coordinator.ClientID) (attestedResult, bool) {
-	if round, found := p.Round(step); found {
+// find returns the attested result of a member in a round that was applied.
+func (p *past) find(step uint32, owner coordinator.ClientID) (attestedResult, bool) {
+	if round, found := p.round(step); found {
 		for _, r := range round.Results {
 			if r.Owner == owner {
 				return r, true
@@ -182,7 +182,7 @@ func (p *past) Find(step uint32, owner coordinator.ClientID) (attestedResult, bo
 // value.
 func (p *past) before(trainer coordinator.ClientID, step uint32) attestedResult {
 	for _, round := range slices.Backward(p.rounds) {
-		if r, found := p.Find(round.Step, trainer); found && round.Step < step {
+		if r, found := p.find(round.Step, trainer); found && round.Step < step {
 			return r
 		}
 	}
@@ -202,16 +202,16 @@ const (
 	lineageBroken // it continues from a result that is not attested, or skips an attested result
 )
 
-// Previous checks which momentum a result continues from. Allowed is the momentum of its trainer's
+// previous checks which momentum a result continues from. Allowed is the momentum of its trainer's
 // newest attested result, whose root Previous then returns. If the run knows that the trainer's optimizer
 // started after that result, a momentum of zero is allowed too. Previous uses what the run knew when
 // the round of the result started. Later knowledge of the run depends on the time at which a member
 // looks: a jury that used it might eject an accuser that was right.
-func (p *past) Previous(r *attestedResult) (root [32]byte, history lineage) {
+func (p *past) previous(r *attestedResult) (root [32]byte, history lineage) {
 	said, newest := r.Header.Previous, p.before(r.Owner, r.Header.Step)
 	at := newest.Header.Step // 0: none
 	switch {
-	case said != 0 && said == at && newest.Read():
+	case said != 0 && said == at && newest.read():
 		return newest.Header.Momentum, lineageAllowed
 	case said != 0 && said == at:
 		return root, lineageUnknown
@@ -280,22 +280,22 @@ func sentOf(result []codec.TensorResult) (counts []uint16) {
 	return counts
 }
 
-// Drawn returns the chunks of a result to open, drawn by the seed. A nil s represents the round
+// drawn returns the chunks of a result to open, drawn by the seed. A nil s represents the round
 // before an epoch's first, in which no member sent anything.
-func (s *senderCounts) Drawn(seed [32]byte, of resultID, shapes audit.Shapes, result []codec.TensorResult) ([]uint32, error) {
+func (s *senderCounts) drawn(seed [32]byte, of resultID, shapes audit.Shapes, result []codec.TensorResult) ([]uint32, error) {
 	var lowSupport []uint32
 	if s != nil {
 		var err error
-		if lowSupport, err = s.LowSupport(result); err != nil {
+		if lowSupport, err = s.lowSupport(result); err != nil {
 			return nil, err
 		}
 	}
 	return audit.Chunks(seed, of.Step, of.Trainer, shapes, audit.DefaultChunks, lowSupport), nil
 }
 
-// LowSupport returns the chunks in which a result sent something, but fewer than a third of the
+// lowSupport returns the chunks in which a result sent something, but fewer than a third of the
 // counted results did.
-func (s *senderCounts) LowSupport(result []codec.TensorResult) ([]uint32, error) {
+func (s *senderCounts) lowSupport(result []codec.TensorResult) ([]uint32, error) {
 	of, err := s.count()
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func TestStepsFromWhichAResultMayContinue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := held(c.trainer, c.step, c.previous)
 			r.Since = c.since
-			root, got := c.past.Previous(&r)
+			root, got := c.past.previous(&r)
 			if got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
@@ -82,23 +82,23 @@ func TestNewestResultStaysKnown(t *testing.T) {
 		p.Add(appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0)}, 1000, leastKept)
 	}
 	r := held(2, 200, 18)
-	if _, got := p.Previous(&r); got != lineageAllowed {
+	if _, got := p.previous(&r); got != lineageAllowed {
 		t.Errorf("from its newest result, long ago: %v", got)
 	}
 	r = held(2, 200, 15)
-	if _, got := p.Previous(&r); got != lineageBroken {
+	if _, got := p.previous(&r); got != lineageBroken {
 		t.Errorf("from an older one: %v", got)
 	}
 	p.Add(appliedRound{Step: 300, EpochStart: 300, At: time.Unix(300, 0)}, 1000, leastKept)
 	for previous, want := range map[uint32]lineage{18: lineageAllowed, 15: lineageBroken, 250: lineageUnknown, 300: lineageBroken, 0: lineageBroken} {
 		r = held(2, 301, previous)
-		if _, got := p.Previous(&r); got != want {
+		if _, got := p.previous(&r); got != want {
 			t.Errorf("after a gap, from step %d: %v, want %v", previous, got, want)
 		}
 	}
 	r = held(2, 301, 0)
 	r.Since = 100
-	if _, got := p.Previous(&r); got != lineageUnknown {
+	if _, got := p.previous(&r); got != lineageUnknown {
 		t.Errorf("from zeros, since a step in the gap: %v", got)
 	}
 }
@@ -111,10 +111,10 @@ func TestUnknownResultsOfATrainer(t *testing.T) {
 	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unknown: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000, leastKept)
 	p.Add(appliedRound{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000, leastKept)
 	r, other := held(2, 23, 21), held(3, 23, 21)
-	if _, got := p.Previous(&r); got != lineageUnknown {
+	if _, got := p.previous(&r); got != lineageUnknown {
 		t.Errorf("from a result that other members hold: %v", got)
 	}
-	if _, got := p.Previous(&other); got != lineageBroken {
+	if _, got := p.previous(&other); got != lineageBroken {
 		t.Errorf("from a result that no member holds: %v", got)
 	}
 }
@@ -187,7 +187,7 @@ func TestOpeningsOnTrialAreKept(t *testing.T) {
 	r.state = &s
 	r.Observe()
 	for step := uint32(1); step < newest; step++ {
-		if got := r.openings.Parts(resultID{r.me, step}) != nil; got != (step == 2) {
+		if got := r.openings.parts(resultID{r.me, step}) != nil; got != (step == 2) {
 			t.Errorf("the opening of step %d is kept: %v", step, got)
 		}
 	}
@@ -204,14 +204,14 @@ func TestLowSupportChunks(t *testing.T) {
 			return codec.Header{}, []codec.TensorResult{{Counts: all[:1]}, {Counts: all[1:]}}, nil
 		},
 	}
-	lowSupport, err := s.LowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
+	lowSupport, err := s.lowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
 	if err != nil || len(lowSupport) != 2 || lowSupport[0] != 1 || lowSupport[1] != 2 {
 		t.Errorf("got %v, %v; want nil error and len(lowSupport) == 2 and lowSupport[0] == 1 and lowSupport[1] == 2", lowSupport, err)
 	}
-	if lowSupport, _ = s.LowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lowSupport) != 0 {
+	if lowSupport, _ = s.lowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lowSupport) != 0 {
 		t.Errorf("got %v; want len(lowSupport) == 0", lowSupport)
 	}
-	if lowSupport, err = new(senderCounts).LowSupport([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lowSupport) != 0 {
+	if lowSupport, err = new(senderCounts).lowSupport([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lowSupport) != 0 {
 		t.Errorf("without results: %v, %v", lowSupport, err)
 	}
 }
@@ -226,11 +226,11 @@ func TestAuditTargetsArePrivate(t *testing.T) {
 	const throws = 4000
 	all := func(*attestedResult) bool { return true }
 	for step := uint32(1); step <= throws; step++ {
-		a, found := one.Choose(step, rounds, all)
-		if b, _ := again.Choose(step, rounds, all); !found || a != b {
+		a, found := one.choose(step, rounds, all)
+		if b, _ := again.choose(step, rounds, all); !found || a != b {
 			t.Fatal("the same random source draws differently")
 		}
-		if b, _ := two.Choose(step, rounds, all); a == b {
+		if b, _ := two.choose(step, rounds, all); a == b {
 			same++
 		}
 		if a.Header.Step > 10 {
@@ -244,7 +244,7 @@ func TestAuditTargetsArePrivate(t *testing.T) {
 	if share := float64(same) / throws; share > 0.2 {
 		t.Errorf("%.2f of the draws of two members are the same", share)
 	}
-	if _, found := one.Choose(1, rounds, func(*attestedResult) bool { return false }); found {
+	if _, found := one.choose(1, rounds, func(*attestedResult) bool { return false }); found {
 		t.Error("a result was drawn although none is eligible")
 	}
 }
@@ -258,7 +258,7 @@ func TestAuditTargetsByVote(t *testing.T) {
 	random, drawn := newPrivateRandom([]byte("a"), [32]byte{1}), map[byte]int{}
 	const throws = 4000
 	for step := uint32(1); step <= throws; step++ {
-		r, _ := random.Choose(step, p.Rounds(drawnRounds), func(*attestedResult) bool { return true })
+		r, _ := random.choose(step, p.Rounds(drawnRounds), func(*attestedResult) bool { return true })
 		drawn[r.Owner[0]]++
 	}
 	if share := float64(drawn[1]) / throws; share < 0.77 || share > 0.83 || drawn[1]+drawn[2] != throws {

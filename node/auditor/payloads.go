@@ -27,7 +27,7 @@ type payloadStore struct {
 // storedPayload is the data stored for one hash.
 type storedPayload struct {
 	data   []byte // nil: in a file
-	owners int    // number of Put calls minus the number of Drop calls
+	owners int    // number of put calls minus the number of drop calls
 }
 
 // newPayloadStore returns an empty store. parent is the folder in which it creates its own folder
@@ -36,8 +36,8 @@ func newPayloadStore(parent string, limit uint64) *payloadStore {
 	return &payloadStore{parent: parent, limit: limit, of: make(map[[32]byte]*storedPayload)}
 }
 
-// Put stores data until Drop. The caller must not modify data afterwards.
-func (d *payloadStore) Put(hash [32]byte, data []byte) error {
+// put stores data until drop. The caller must not modify data afterwards.
+func (d *payloadStore) put(hash [32]byte, data []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known := d.of[hash]; known != nil {
@@ -73,8 +73,8 @@ func (d *payloadStore) Get(hash [32]byte) ([]byte, error) {
 	return data, nil
 }
 
-// Drop releases data.
-func (d *payloadStore) Drop(hashes ...[32]byte) {
+// drop releases data.
+func (d *payloadStore) drop(hashes ...[32]byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, hash := range hashes {

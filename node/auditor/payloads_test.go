@@ -20,7 +20,7 @@ func TestLargePayloadsAreKeptOnTheDisk(t *testing.T) {
 	hash := func(i int) [32]byte { return [32]byte{byte(i)} }
 	data := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 40) }
 	for i := range 10 {
-		if err := d.Put(hash(i), data(i)); err != nil {
+		if err := d.put(hash(i), data(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,10 +39,10 @@ func TestLargePayloadsAreKeptOnTheDisk(t *testing.T) {
 	if n := files(); n != 8 {
 		t.Errorf("%d files, want 8", n)
 	}
-	if err := d.Put(hash(9), data(9)); err != nil { // used in two rounds
+	if err := d.put(hash(9), data(9)); err != nil { // used in two rounds
 		t.Fatal(err)
 	}
-	d.Drop(hash(9), hash(8), hash(0))
+	d.drop(hash(9), hash(8), hash(0))
 	if _, err := d.Get(hash(9)); err != nil {
 		t.Errorf("the payload of the other round is missing: %v", err)
 	}
@@ -52,14 +52,14 @@ func TestLargePayloadsAreKeptOnTheDisk(t *testing.T) {
 	if n := files(); n != 7 {
 		t.Errorf("%d files, want 7", n)
 	}
-	if err := d.Put(hash(20), data(20)); err != nil || files() != 7 {
+	if err := d.put(hash(20), data(20)); err != nil || files() != 7 {
 		t.Errorf("there was room in memory: %v", err)
 	}
 	if err := d.Close(); err != nil || files() != 0 {
 		t.Errorf("%d files are left: %v", files(), err)
 	}
 	left := newPayloadStore(parent, 0)
-	if err := errors.Join(left.Put(hash(1), data(1)), sweep(parent)); err != nil || files() != 0 {
+	if err := errors.Join(left.put(hash(1), data(1)), sweep(parent)); err != nil || files() != 0 {
 		t.Errorf("%d files of a killed process are left: %v", files(), err)
 	}
 	if _, err := left.Get(hash(1)); !errors.Is(err, errNotKept) {
@@ -81,16 +81,16 @@ func TestOldOpeningsGo(t *testing.T) {
 	clock := func() time.Time { return now }
 	o := newOpenings(me, dir, clock)
 	for step := range uint32(10) {
-		if err := o.Keep(of(step), [][]byte{{byte(step)}}); err != nil {
+		if err := o.keep(of(step), [][]byte{{byte(step)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o.Prune(6+openRounds, noTrial)
+	o.prune(6+openRounds, noTrial)
 	for step := range uint32(10) {
 		if got := o.of[of(step)].parts != nil; got != (step >= 6) {
 			t.Errorf("step %d: in memory %v", step, got)
 		}
-		if got := o.Parts(of(step)); len(got) != 1 || got[0][0] != byte(step) {
+		if got := o.parts(of(step)); len(got) != 1 || got[0][0] != byte(step) {
 			t.Errorf("step %d: %v", step, got)
 		}
 	}
@@ -102,29 +102,29 @@ func TestOldOpeningsGo(t *testing.T) {
 	}
 	again := newOpenings(me, dir, clock)
 	now = start.Add(2 * openTime)
-	again.Prune(10+openRounds, func(step uint32) bool { return step == 3 })
+	again.prune(10+openRounds, func(step uint32) bool { return step == 3 })
 	for step := range uint32(10) {
-		if got := again.Parts(of(step)) != nil; got != (step == 3 || step >= 5) {
+		if got := again.parts(of(step)) != nil; got != (step == 3 || step >= 5) {
 			t.Errorf("step %d: kept %v", step, got)
 		}
 	}
-	again.Prune(10+2*openRounds, noTrial)
+	again.prune(10+2*openRounds, noTrial)
 	for step := range uint32(10) {
-		if got := again.Parts(of(step)) != nil; got != (step >= 5) {
+		if got := again.parts(of(step)) != nil; got != (step >= 5) {
 			t.Errorf("later, step %d: kept %v", step, got)
 		}
 	}
 	now = start
 	without := newOpenings(me, "", clock)
-	_ = without.Keep(of(1), [][]byte{{1}})
+	_ = without.keep(of(1), [][]byte{{1}})
 	now = start.Add(openTime)
-	without.Prune(100, noTrial)
-	if without.Parts(of(1)) == nil {
+	without.prune(100, noTrial)
+	if without.parts(of(1)) == nil {
 		t.Error("a payload in memory was removed too early")
 	}
 	now = now.Add(1)
-	without.Prune(100, noTrial)
-	if without.Parts(of(1)) != nil {
+	without.prune(100, noTrial)
+	if without.parts(of(1)) != nil {
 		t.Error("a payload remains in memory")
 	}
 }

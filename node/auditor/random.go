@@ -27,10 +27,10 @@ func newPrivateRandom(secret []byte, run [32]byte) privateRandom {
 	return privateRandom{mac.Sum(nil)}
 }
 
-// Choose draws, in the round of a step, one of the eligible results, each with a probability in proportion to its vote,
+// choose draws, in the round of a step, one of the eligible results, each with a probability in proportion to its vote,
 // which is its effect on the model. rounds are the newest rounds, oldest first. Half of the draws consider only the newest
 // two rounds.
-func (p privateRandom) Choose(step uint32, rounds []appliedRound, eligible func(*attestedResult) bool) (attestedResult, bool) {
+func (p privateRandom) choose(step uint32, rounds []appliedRound, eligible func(*attestedResult) bool) (attestedResult, bool) {
 	mac := hmac.New(sha256.New, p.secret)
 	mac.Write(binary.LittleEndian.AppendUint32(nil, step))
 	drawn := mac.Sum(nil)
@@ -64,8 +64,8 @@ type resultID struct {
 	Step    uint32
 }
 
-// Compare orders results by step, and then by trainer.
-func (k resultID) Compare(other resultID) int {
+// compare orders results by step, and then by trainer.
+func (k resultID) compare(other resultID) int {
 	if k.Step != other.Step {
 		return int(int64(k.Step) - int64(other.Step))
 	}

@@ -140,7 +140,7 @@ func readApplied(payloads *payloadStore, rounds []appliedRound) ([]audit.Applied
 	applied := make([]audit.Applied, len(rounds))
 	for i, round := range rounds {
 		applied[i].Step = round.Step
-		for _, r := range round.Counted() {
+		for _, r := range round.counted() {
 			payload, err := payloads.Get(r.Commitment)
 			if err != nil {
 				return nil, fmt.Errorf("a result of step %d: %w", round.Step, err)

@@ -88,7 +88,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) (
 			continue
 		}
 		if result.Header, _, err = r.trainer.Decode(payload); err == nil {
-			err = r.payloads.Put(result.Commitment, payload)
+			err = r.payloads.put(result.Commitment, payload)
 		}
 		if err != nil {
 			return err
@@ -104,11 +104,11 @@ func (a *Auditor) Keep(r *Record) {
 	case r == nil:
 	case r.err != nil:
 		for _, result := range r.round.Results {
-			a.payloads.Drop(result.Commitment)
+			a.payloads.drop(result.Commitment)
 		}
 		a.Log.Warn("cannot keep the results of a round; this client does not audit the round", "step", r.round.Step, "err", r.err)
 	default:
 		r.round.At = a.Tasks.Now()
-		a.payloads.Drop(a.past.Add(r.round, a.needed(r.round.Step), keptRounds(a.Client.State().Config))...)
+		a.payloads.drop(a.past.Add(r.round, a.needed(r.round.Step), keptRounds(a.Client.State().Config))...)
 	}
 }

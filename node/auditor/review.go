@@ -89,7 +89,7 @@ func (a *Auditor) inTurn() []*review {
 		return 2
 	}
 	return slices.SortedFunc(maps.Values(a.reviews), func(x, y *review) int {
-		return cmp.Or(rank(x)-rank(y), y.Compare(x.resultID))
+		return cmp.Or(rank(x)-rank(y), y.compare(x.resultID))
 	})
 }
 
@@ -109,8 +109,8 @@ func (a *Auditor) throw(step uint32) {
 		}
 	}
 	most := a.largestAudited(rounds)
-	r, found := a.random.Choose(step, rounds, func(r *attestedResult) bool {
-		return r.Owner != me && r.Read() && r.Batch.Len() <= most && !a.looked[resultID{Trainer: r.Owner, Step: r.Header.Step}]
+	r, found := a.random.choose(step, rounds, func(r *attestedResult) bool {
+		return r.Owner != me && r.read() && r.Batch.Len() <= most && !a.looked[resultID{Trainer: r.Owner, Step: r.Header.Step}]
 	})
 	if !found {
 		return
@@ -208,7 +208,7 @@ func (r *review) silence() coordinator.Fault {
 func (a *Auditor) forget(r *review) {
 	delete(a.reviews, r.resultID)
 	if a.trials[r.resultID] == nil {
-		a.openings.Drop(r.resultID)
+		a.openings.drop(r.resultID)
 	}
 }
 
@@ -264,7 +264,7 @@ func accusableRounds(c coordinator.Config) uint32 { return uint32(keptRounds(c) 
 
 func (a *Auditor) isTooOld(step uint32) bool {
 	s := a.Client.State()
-	round, kept := a.past.Round(step)
+	round, kept := a.past.round(step)
 	return !kept || s.Progress.Step > step+accusableRounds(s.Config) && a.Tasks.Now().Sub(round.At) > accusableTime
 }
 
@@ -299,7 +299,7 @@ func (a *Auditor) ownNewest() (resultID, bool) {
 	rounds := a.past.Rounds(drawnRounds)
 	for i := range slices.Backward(rounds) {
 		key := resultID{Trainer: a.me, Step: rounds[i].Step}
-		if _, found := a.past.Find(key.Step, key.Trainer); found && a.openings.Parts(key) != nil {
+		if _, found := a.past.find(key.Step, key.Trainer); found && a.openings.parts(key) != nil {
 			return key, true
 		}
 	}

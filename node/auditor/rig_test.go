@@ -109,10 +109,10 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) atteste
 	}
 	r.shown[key] = parts
 	if key.Trainer == r.me {
-		_ = r.openings.Keep(key, parts)
+		_ = r.openings.keep(key, parts)
 	}
 	commitment := [32]byte{byte(batch), byte(step)}
-	if err := r.payloads.Put(commitment, payload); err != nil {
+	if err := r.payloads.put(commitment, payload); err != nil {
 		t.Fatal(err)
 	}
 	return attestedResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true, Vote: assign.FullVote, Since: 1}

@@ -55,7 +55,7 @@ func (a *Auditor) findTrials() {
 		if !open[key] {
 			if r := a.reviews[key]; r == nil || r.fault != coordinator.FaultResult || !a.trials[key].state.Fault.IsAboutParts() {
 				delete(a.reviews, key) // the trial has decided what the review would accuse the trainer of
-				a.openings.Drop(key)
+				a.openings.drop(key)
 			}
 			delete(a.trials, key)
 		}
@@ -163,7 +163,7 @@ func (a *Auditor) Preempt(leeway time.Duration) {
 	if a.Engine.Auditor() == nil || leeway <= 0 {
 		return
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.compare) {
 		j := a.trials[key]
 		if !a.shouldPreempt(j) || j.preempted || a.preempted == s.Progress.Step || !a.Engine.Idle() ||
 			a.took > leeway/2 || a.clientOf(a.me).Lateness != coordinator.OnTime {

@@ -18,15 +18,15 @@ const (
 
 // Kinds of the actions that a Member submits.
 const (
-	JoinKind         = "join"
-	ReadyKind        = "ready"
-	ReturnKind       = "return"
-	WithdrawKind     = "withdraw"
-	CheckpointKind   = "checkpoint"
-	IntermediateKind = "intermediate checkpoint"
-	WitnessKind      = "witness"
-	HealthKind       = "health check"
-	OfferKind        = "offer"
+	joinKind         = "join"
+	readyKind        = "ready"
+	returnKind       = "return"
+	withdrawKind     = "withdraw"
+	checkpointKind   = "checkpoint"
+	intermediateKind = "intermediate checkpoint"
+	witnessKind      = "witness"
+	healthKind       = "health check"
+	offerKind        = "offer"
 )
 
 // Actions tracks this member's actions at the coordinator. At most one action of each kind is in

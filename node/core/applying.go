@@ -106,7 +106,7 @@ func (c *common) outstanding(e Outstanding) {
 		return
 	}
 	if _, audits := c.Jobs.Work().(Recompute); !c.Jobs.Idle() && !audits && !e.Speculated {
-		c.Jobs.CancelTraining(None)
+		c.Jobs.cancelTraining(none)
 		return
 	}
 	if !e.Known {
@@ -174,7 +174,7 @@ func (a *applying) counted(c *common, i *intermediate, e Counted) {
 		}
 		a.included(c)
 	case !c.Jobs.Idle():
-		c.Jobs.CancelRecomputation(false)
+		c.Jobs.cancelRecomputation(false)
 	case e.Step <= e.Replica.Has:
 		a.included(c)
 	case i.owes(c, e.Replica, e.Copies):
@@ -204,6 +204,6 @@ func (a *applying) applied(c *common, e Applied) {
 
 // mispredicted gives up the training that began ahead, from a prediction that proved wrong.
 func (c *common) mispredicted(e Mispredicted) {
-	c.Outlook.Erred(e.Step)
-	c.Jobs.CancelTraining(func(of uint32) bool { return of != e.Step+1 })
+	c.Outlook.erred(e.Step)
+	c.Jobs.cancelTraining(func(of uint32) bool { return of != e.Step+1 })
 }

@@ -27,8 +27,8 @@ func (Urgent) event()  {}
 // inRound stops a training of another round. A training that began ahead of the next round continues.
 func (c *common) inRound() {
 	step := c.state.Progress.Step
-	_, ahead := c.Jobs.Ahead(step + 1)
-	c.Jobs.CancelTraining(func(of uint32) bool { return ahead || of == step && c.state.RunState == coordinator.RoundTrain })
+	_, ahead := c.Jobs.ahead(step + 1)
+	c.Jobs.cancelTraining(func(of uint32) bool { return ahead || of == step && c.state.RunState == coordinator.RoundTrain })
 }
 
 // urgent lets a recomputation for a trial use the trainer before the member's next training, if the

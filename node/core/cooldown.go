@@ -46,7 +46,7 @@ type cooldown struct {
 func (d *cooldown) close(c *common, e Close) {
 	if c.state.RunState == coordinator.Cooldown {
 		d.begin(c)
-		c.Jobs.CancelTraining(None)
+		c.Jobs.cancelTraining(none)
 	}
 	r := e.Replica
 	if r == nil {
@@ -59,8 +59,8 @@ func (d *cooldown) close(c *common, e Close) {
 		}
 	}
 	r.Closing = true
-	c.Jobs.CancelTraining(None)
-	c.Jobs.CancelRecomputation(true)
+	c.Jobs.cancelTraining(none)
+	c.Jobs.cancelRecomputation(true)
 	last := max(r.Step, e.Newest)
 	if known, recorded := r.Recorded(c.state); known {
 		last = max(r.Step, min(last, recorded))
@@ -108,7 +108,7 @@ func (d *cooldown) persisted(c *common, e Persisted) {
 	}
 	d.persists = nil
 	report := coordinator.ReportCheckpoint{Step: m.Step + 1, Digest: m.Digest, HeldOut: loss}
-	if c.submit(CheckpointKind, report, report) {
+	if c.submit(checkpointKind, report, report) {
 		d.reports = Reported{m.Step, m.Digest}
 	}
 }

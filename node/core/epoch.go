@@ -12,7 +12,7 @@ type Epoch struct {
 // EpochOf returns the running epoch.
 func EpochOf(s *coordinator.State) Epoch { return Epoch{s.Epoch.StartStep, s.Model.Checkpoint} }
 
-// Term returns the number of the term of a step in the epoch.
-func (e Epoch) Term(step uint32) uint32 {
+// term returns the number of the term of a step in the epoch.
+func (e Epoch) term(step uint32) uint32 {
 	return (max(step, e.StartStep) - e.StartStep) / coordinator.TermRounds
 }

@@ -92,7 +92,7 @@ func (f *finish) over(c *common, e Over) {
 		return
 	}
 	if f.passed(c, c.FinalWait+c.modelSyncTime()) {
-		c.Jobs.CancelLoad(coordinator.Checkpoint{})
+		c.Jobs.cancelLoad(coordinator.Checkpoint{})
 	}
 }
 

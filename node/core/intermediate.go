@@ -99,5 +99,5 @@ func (c *common) unreported(e Unreported) {
 		return
 	}
 	report := coordinator.ReportCheckpoint{Step: e.Model.Step + 1, Digest: e.Model.Digest}
-	c.submit(IntermediateKind, report, report)
+	c.submit(intermediateKind, report, report)
 }

@@ -92,47 +92,47 @@ func (j *Jobs) Work() Work {
 // started, even if the round starts before the trainer has stopped.
 func (j *Jobs) Cancel() {
 	if j.trainer != nil {
-		j.Begin()
+		j.begin()
 		j.trainer.cancel()
 	}
 }
 
-// CancelTraining stops a training unless keep returns true for its step.
-func (j *Jobs) CancelTraining(keep func(step uint32) bool) {
+// cancelTraining stops a training unless keep returns true for its step.
+func (j *Jobs) cancelTraining(keep func(step uint32) bool) {
 	if t, is := j.Work().(Train); is && !keep(t.Step) {
 		j.Cancel()
 	}
 }
 
-// None is an argument of CancelTraining that keeps no training.
-func None(uint32) bool { return false }
+// none is an argument of cancelTraining that keeps no training.
+func none(uint32) bool { return false }
 
-// CancelRecomputation stops a recomputation. It stops an urgent one only if urgent is true. All other
+// cancelRecomputation stops a recomputation. It stops an urgent one only if urgent is true. All other
 // work has precedence over a recomputation that is not urgent.
-func (j *Jobs) CancelRecomputation(urgent bool) {
+func (j *Jobs) cancelRecomputation(urgent bool) {
 	if r, is := j.Work().(Recompute); is && (urgent || !r.Urgent) {
 		j.Cancel()
 	}
 }
 
-// CancelMeasurement stops a measurement.
-func (j *Jobs) CancelMeasurement() {
+// cancelMeasurement stops a measurement.
+func (j *Jobs) cancelMeasurement() {
 	if _, is := j.Work().(Measure); is {
 		j.Cancel()
 	}
 }
 
-// CancelRehearsal stops a rehearsal.
-func (j *Jobs) CancelRehearsal() {
+// cancelRehearsal stops a rehearsal.
+func (j *Jobs) cancelRehearsal() {
 	if _, is := j.Work().(Rehearse); is {
 		j.Cancel()
 	}
 }
 
-// CancelLoad stops loading a model other than the wanted checkpoint. Otherwise a holder that sends a
+// cancelLoad stops loading a model other than the wanted checkpoint. Otherwise a holder that sends a
 // byte now and then could keep the client from the next epoch, or from its end. The received parts
 // are kept.
-func (j *Jobs) CancelLoad(wanted coordinator.Checkpoint) {
+func (j *Jobs) cancelLoad(wanted coordinator.Checkpoint) {
 	switch w := j.Work().(type) {
 	case Load:
 		if w.From != wanted {
@@ -153,15 +153,15 @@ func (j *Jobs) Yield() {
 	}
 }
 
-// Ahead returns the batch of a training of the step whose round has not started. ok is false if
+// ahead returns the batch of a training of the step whose round has not started. ok is false if
 // there is no such training.
-func (j *Jobs) Ahead(step uint32) (batch assign.BatchID, ok bool) {
+func (j *Jobs) ahead(step uint32) (batch assign.BatchID, ok bool) {
 	t, is := j.Work().(Train)
 	return t.Batch, is && t.Ahead && t.Step == step
 }
 
-// Begin records that a training is not, or no longer, ahead of its round.
-func (j *Jobs) Begin() {
+// begin records that a training is not, or no longer, ahead of its round.
+func (j *Jobs) begin() {
 	if t, is := j.Work().(Train); is {
 		t.Ahead = false
 		j.trainer.work = t

@@ -54,11 +54,11 @@ func TestCancel(t *testing.T) {
 	one, two := coordinator.Checkpoint{Repo: "one"}, coordinator.Checkpoint{Repo: "two"}
 	calls := map[string]func(j *Jobs){
 		"all":       (*Jobs).Cancel,
-		"training":  func(j *Jobs) { j.CancelTraining(func(step uint32) bool { return step == 2 }) },
-		"audit":     func(j *Jobs) { j.CancelRecomputation(false) },
-		"any audit": func(j *Jobs) { j.CancelRecomputation(true) },
-		"measuring": (*Jobs).CancelMeasurement,
-		"load":      func(j *Jobs) { j.CancelLoad(one) },
+		"training":  func(j *Jobs) { j.cancelTraining(func(step uint32) bool { return step == 2 }) },
+		"audit":     func(j *Jobs) { j.cancelRecomputation(false) },
+		"any audit": func(j *Jobs) { j.cancelRecomputation(true) },
+		"measuring": (*Jobs).cancelMeasurement,
+		"load":      func(j *Jobs) { j.cancelLoad(one) },
 	}
 	for _, test := range []struct {
 		work  Work
@@ -94,19 +94,19 @@ func TestCancel(t *testing.T) {
 // cancelled, and that a recomputation that yields is stopped by other work.
 func TestAhead(t *testing.T) {
 	batch := assign.BatchID{Start: 3, End: 5}
-	for name, end := range map[string]func(j *Jobs){"its round begins": (*Jobs).Begin, "it is cancelled": (*Jobs).Cancel} {
+	for name, end := range map[string]func(j *Jobs){"its round begins": (*Jobs).begin, "it is cancelled": (*Jobs).Cancel} {
 		var j Jobs
 		j.Start(Train{Step: 7, Batch: batch, Ahead: true}, func() {})
-		if got, ok := j.Ahead(7); !ok || got != batch {
+		if got, ok := j.ahead(7); !ok || got != batch {
 			t.Errorf("it trains %v ahead: %v", got, ok)
 		}
-		if _, ok := j.Ahead(6); ok {
+		if _, ok := j.ahead(6); ok {
 			t.Error("it trains another step ahead")
 		}
 		if end(&j); j.Idle() {
 			t.Error("it has ended")
 		}
-		if _, ok := j.Ahead(7); ok {
+		if _, ok := j.ahead(7); ok {
 			t.Errorf("it is ahead although %s", name)
 		}
 	}
@@ -115,7 +115,7 @@ func TestAhead(t *testing.T) {
 	j.Yield()
 	j.Start(Recompute{Urgent: true}, func() { stopped = true })
 	j.Yield()
-	if j.CancelRecomputation(false); !stopped {
+	if j.cancelRecomputation(false); !stopped {
 		t.Error("a recomputation that is not urgent any more continues")
 	}
 }

@@ -25,8 +25,8 @@ func (l *Leave) Begin(now time.Time, limit time.Duration) { l.since, l.until = n
 // Begun reports whether the member leaves.
 func (l *Leave) Begun() bool { return !l.until.IsZero() }
 
-// Late reports whether the time limit is over, so that no new work starts.
-func (l *Leave) Late(now time.Time) bool { return !now.Before(l.until) }
+// late reports whether the time limit is over, so that no new work starts.
+func (l *Leave) late(now time.Time) bool { return !now.Before(l.until) }
 
 // Hurry makes the time limit end now.
 func (l *Leave) Hurry(now time.Time) { l.until = now }

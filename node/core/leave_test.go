@@ -24,7 +24,7 @@ func TestLeavingTakesLongerForLargeModels(t *testing.T) {
 		if l.Begun() {
 			t.Error("a member leaves at once")
 		}
-		if l.Begin(begun, 5*time.Second); !l.Begun() || l.Late(begun.Add(5*time.Second-1)) || !l.Late(begun.Add(5*time.Second)) {
+		if l.Begin(begun, 5*time.Second); !l.Begun() || l.late(begun.Add(5*time.Second-1)) || !l.late(begun.Add(5*time.Second)) {
 			t.Error("wrong time limit")
 		}
 		stays := func(after time.Duration, working bool) bool {
@@ -79,7 +79,7 @@ func TestOutlook(t *testing.T) {
 	step := uint32(100)
 	for i := range maxDoublings + 3 {
 		pause := uint32(firstPause << min(i, maxDoublings))
-		if o.Erred(step); o.pays(step+pause-1, time.Minute) || !o.pays(step+pause, time.Minute) {
+		if o.erred(step); o.pays(step+pause-1, time.Minute) || !o.pays(step+pause, time.Minute) {
 			t.Errorf("misprediction %d: not a pause of %d rounds", i+1, pause)
 		}
 	}

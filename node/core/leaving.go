@@ -47,8 +47,8 @@ func (StillLeaving) report() {}
 // interrupt begins to leave.
 func (c *common) interrupt(limit time.Duration) {
 	c.Leave.Begin(c.now, limit)
-	c.Jobs.CancelTraining(None)
-	c.Jobs.CancelRecomputation(true)
+	c.Jobs.cancelTraining(none)
+	c.Jobs.cancelRecomputation(true)
 	if c.state != nil && c.isMember() {
 		c.report(Leaves{limit})
 	}
@@ -56,7 +56,7 @@ func (c *common) interrupt(limit time.Duration) {
 
 // leave does the remaining work of a leaving member.
 func (c *common) leave(e Leaving) {
-	if c.state == nil || e.HostFault || !c.isMember() || c.Leave.Late(c.now) && !c.stays(e) {
+	if c.state == nil || e.HostFault || !c.isMember() || c.Leave.late(c.now) && !c.stays(e) {
 		c.ready.Gone = true
 		return
 	}
@@ -91,9 +91,9 @@ func (c *common) leaveRound(e Leaving) {
 	r, step := e.Replica, c.state.Progress.Step
 	me, _ := c.state.Member(c.ID)
 	switch {
-	case !r.Follows():
+	case !r.follows():
 		c.ready.Gone = true
-	case c.Leave.Late(c.now): // only work in progress is completed
+	case c.Leave.late(c.now): // only work in progress is completed
 	case e.Round != nil && c.witnessed(e.Round) && c.Leave.awaitsOutcome(c.now):
 	case r.Step+1 < step:
 		c.ready.Next = Apply{Step: step - 1}
@@ -112,7 +112,7 @@ func (c *common) leaveCooldown(e Leaving) {
 		c.ready.Gone = e.Replica == nil
 		return
 	}
-	c.ready.CopyHeld = c.Folder && !e.Has(last) && !c.Leave.Late(c.now) && e.InMemory
+	c.ready.CopyHeld = c.Folder && !e.Has(last) && !c.Leave.late(c.now) && e.InMemory
 	c.ready.Gone = me.Report.Step == last && e.Finished && !c.ready.CopyHeld
 }
 

@@ -89,7 +89,7 @@ func (l *loading) warmup(c *common, e Warmup) {
 			l.load(c, e.Trainer)
 			return
 		case !c.Jobs.Idle():
-			c.Jobs.CancelRecomputation(true)
+			c.Jobs.cancelRecomputation(true)
 			return
 		case !e.Prepared:
 			c.ready.Next = Prepare{}
@@ -114,7 +114,7 @@ func (t *Trainer) loaded(c *common) bool {
 
 // load loads the run's checkpoint once the trainer is idle. A recomputation stops for it.
 func (l *loading) load(c *common, t Trainer) {
-	c.Jobs.CancelRecomputation(true)
+	c.Jobs.cancelRecomputation(true)
 	if !c.Jobs.Idle() || c.now.Before(l.notBefore) {
 		return
 	}

@@ -199,7 +199,7 @@ func (h *searching) step() error {
 		}
 		h.renew()
 		h.tries, h.replicas, h.stale = 0, map[[32]byte]bool{}, true
-		h.fails.add(h.epoch.Term(h.state.Progress.Step))
+		h.fails.add(h.epoch.term(h.state.Progress.Step))
 	case n == 22 && h.chance.IntN(20) == 0:
 		h.leaving = true
 		h.member.Leave.Begin(h.now, time.Second)
@@ -300,7 +300,7 @@ func (h *searching) end() error {
 			h.replicas[e.Hash] = true
 		}
 		if e.Err != nil && h.member.returning.taken.Step == 0 && w.Until > h.member.returning.step {
-			h.fails.add(h.epoch.Term(h.state.Progress.Step))
+			h.fails.add(h.epoch.term(h.state.Progress.Step))
 		}
 		return h.pass(e)
 	}
@@ -343,7 +343,7 @@ func (h *searching) pass(e Event) error {
 			h.trainer.Held = nil
 		}
 	}
-	if returns && h.fails.tooMany(h.epoch.Term(h.state.Progress.Step)) {
+	if returns && h.fails.tooMany(h.epoch.term(h.state.Progress.Step)) {
 		return errFailures
 	}
 	h.work, h.cancelled, h.stale = ready.Next, false, false

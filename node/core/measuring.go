@@ -179,5 +179,5 @@ func (h *measuring) stop(c *common) {
 	}
 	h.state = measured
 	c.report(StopsMeasuring{h.model.Step})
-	c.Jobs.CancelMeasurement()
+	c.Jobs.cancelMeasurement()
 }

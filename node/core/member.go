@@ -176,14 +176,14 @@ func (m *Member) answered(e Answered) {
 	action := m.Actions.Done(m.now, e.Kind, e.Err)
 	switch {
 	case e.Err != nil:
-	case e.Kind == CheckpointKind:
+	case e.Kind == checkpointKind:
 		m.cooldown.accepted(&m.common)
-	case e.Kind == IntermediateKind:
+	case e.Kind == intermediateKind:
 		r := action.(coordinator.ReportCheckpoint)
 		m.report(ReportedTaken{coordinator.Recorded{Step: r.Step - 1, Digest: r.Digest}})
-	case e.Kind == OfferKind:
+	case e.Kind == offerKind:
 		m.report(Offered{action.(coordinator.Offer)})
-	case e.Kind == WitnessKind, e.Kind == HealthKind:
+	case e.Kind == witnessKind, e.Kind == healthKind:
 		m.witness.accepted(&m.common, action)
 	default:
 		m.seat.accepted(&m.common, action)
@@ -192,7 +192,3 @@ func (m *Member) answered(e Answered) {
 
 // Lingers reports whether the run has ended for this client, which stays only for other clients.
 func (m *Member) Lingers() bool { return m.finish.said }
-
-// Known reports whether the client's next entry into the run is a return: the run knew this client
-// before this process started, or the client has lost its model.
-func (m *Member) Known() bool { return m.seat.again }

@@ -80,7 +80,7 @@ type offers struct {
 // prepare reports whether Ready may be sent. If not, it waits for a rehearsal, or starts it.
 func (o *offers) prepare(c *common, e Prepared) (done bool) {
 	if !c.state.Config.SharesBySpeed || o.speed.isKnown() || c.Leave.Begun() {
-		return !c.Actions.isFlying(OfferKind) // an offer that arrives before the first round counts a round earlier
+		return !c.Actions.isFlying(offerKind) // an offer that arrives before the first round counts a round earlier
 	}
 	if o.rehearsed {
 		_, runs := c.Jobs.Work().(Rehearse)
@@ -101,7 +101,7 @@ func (o *offers) prepare(c *common, e Prepared) (done bool) {
 func (o *offers) look(c *common, e Offering) {
 	s := c.state
 	if s.RunState != coordinator.Warmup {
-		c.Jobs.CancelRehearsal()
+		c.Jobs.cancelRehearsal()
 	}
 	switch s.RunState {
 	case coordinator.Warmup, coordinator.RoundTrain, coordinator.RoundWitness:
@@ -123,7 +123,7 @@ func (o *offers) look(c *common, e Offering) {
 		level = uint8(max(int(level), min(base-excuseLevels+1, int(me.Offer))))
 	}
 	if level > 0 && level != me.Offer && !me.Offered {
-		c.submit(OfferKind, s.Progress.Step, coordinator.Offer{Step: s.Progress.Step, Level: level})
+		c.submit(offerKind, s.Progress.Step, coordinator.Offer{Step: s.Progress.Step, Level: level})
 	}
 }
 

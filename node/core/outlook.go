@@ -19,8 +19,8 @@ const (
 	maxDoublings = 6
 )
 
-// Erred records a mispredicted outcome.
-func (o *Outlook) Erred(step uint32) {
+// erred records a mispredicted outcome.
+func (o *Outlook) erred(step uint32) {
 	o.from = step + firstPause<<min(o.Mistakes, maxDoublings)
 	o.Mistakes++
 }

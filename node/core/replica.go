@@ -21,8 +21,8 @@ func (r *Replica) IsAfter(step, lag uint32) bool {
 	return r != nil && r.Has >= r.Epoch.StartStep && r.Has+lag > step
 }
 
-// Follows reports whether a member has a replica of an epoch with further rounds.
-func (r *Replica) Follows() bool { return r != nil && !r.Closing }
+// follows reports whether a member has a replica of an epoch with further rounds.
+func (r *Replica) follows() bool { return r != nil && !r.Closing }
 
 // Recorded returns the newest step that the run's model includes after the replica's epoch. known is
 // false until the epoch's Cooldown is over.

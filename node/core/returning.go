@@ -103,7 +103,7 @@ func (f *failures) add(term uint32) {
 func (f *failures) tooMany(term uint32) bool { return f.failed >= maxRejoins && f.term == term }
 
 // term returns the current term of the epoch.
-func (c *common) term() uint32 { return EpochOf(c.state).Term(c.state.Progress.Step) }
+func (c *common) term() uint32 { return EpochOf(c.state).term(c.state.Progress.Step) }
 
 // possible reports whether a member without a replica can still get one in this epoch.
 func (r *returning) possible(c *common) bool {
@@ -116,7 +116,7 @@ func (r *returning) possible(c *common) bool {
 
 // maySit reports whether a client can take its seat back.
 func (r *returning) maySit(c *common, replica *Replica) bool {
-	return replica.Follows() && !c.isMember() && c.state.MayReturn(c.ID) && !r.tooMany(c.term())
+	return replica.follows() && !c.isMember() && c.state.MayReturn(c.ID) && !r.tooMany(c.term())
 }
 
 // lost restarts the return after the member lost its replica, unless that happens too often.
@@ -145,7 +145,7 @@ func (r *returning) cancelLoad(c *common, replica *Replica) {
 	if s.RunState == coordinator.Warmup && c.isMember() || replica == nil && r.possible(c) || s.RunState == coordinator.Finished && !ClosedEarly(s) {
 		wanted = s.Model.Checkpoint
 	}
-	c.Jobs.CancelLoad(wanted)
+	c.Jobs.cancelLoad(wanted)
 }
 
 // look gets the model of the running round.
@@ -275,7 +275,7 @@ func (r *returning) replayed(c *common, e Replayed) {
 	if e.Until <= r.step {
 		return
 	}
-	term := r.epoch.Term(c.state.Progress.Step)
+	term := r.epoch.term(c.state.Progress.Step)
 	if r.model = nil; r.taken.Step != 0 {
 		r.tries++
 	} else {

@@ -119,7 +119,7 @@ func (s *seat) look(c *common, r *returning, e Look) {
 	if s.missing.awaits(c, e.Held != nil || e.Replica != nil) {
 		if waits != nil && waits.HoldsModel { // the run relies on a model that this client lost when it was killed
 			leave := coordinator.Withdraw{Client: c.ID}
-			c.submit(WithdrawKind, leave, leave)
+			c.submit(withdrawKind, leave, leave)
 		}
 		return
 	}
@@ -201,7 +201,7 @@ func (s *seat) join(c *common) {
 	action := coordinator.Join{
 		Epoch: epoch, Commitment: c.commitments.commitment(epoch, c.now), Holds: c.Holdings.Newest(c.state).Digest, Name: c.Name,
 	}
-	if c.submit(JoinKind, action, action) {
+	if c.submit(joinKind, action, action) {
 		s.joining = joining{c.now, c.state.Model.Checkpoint}
 	}
 }
@@ -213,7 +213,7 @@ func (s *seat) prepared(c *common) {
 		return
 	}
 	if ready, ok := c.commitments.ready(me, c.state.Progress.Epoch, c.now); ok { // otherwise it joins again
-		c.submit(ReadyKind, EpochOf(c.state), ready)
+		c.submit(readyKind, EpochOf(c.state), ready)
 	}
 }
 
@@ -231,7 +231,7 @@ func (s *seat) sitDown(c *common, r *returning, e SitDown) {
 	}
 	s.asked = true
 	again := s.again
-	if c.submit(ReturnKind, c.state.Progress.Step, coordinator.Return{Epoch: c.state.Progress.Epoch}) {
+	if c.submit(returnKind, c.state.Progress.Step, coordinator.Return{Epoch: c.state.Progress.Epoch}) {
 		s.returns = again
 	}
 }
@@ -265,6 +265,6 @@ func (s *seat) accepted(c *common, action coordinator.Action) {
 // left withdraws the client, if it has a seat, or has asked for one. It is the client's last action.
 func (s *seat) left(c *common) {
 	if s.asked || c.state != nil && (c.isMember() || c.waits() != nil) {
-		c.ready.Submit = append(c.ready.Submit, Submission{WithdrawKind, coordinator.Withdraw{Client: c.ID}})
+		c.ready.Submit = append(c.ready.Submit, Submission{withdrawKind, coordinator.Withdraw{Client: c.ID}})
 	}
 }

@@ -74,7 +74,7 @@ func (t *training) look(c *common, e Turn) {
 	if e.Part.Trained || c.state.RunState != coordinator.RoundTrain {
 		return
 	}
-	batch, ahead := c.Jobs.Ahead(e.Part.Step)
+	batch, ahead := c.Jobs.ahead(e.Part.Step)
 	switch {
 	case ahead && (e.Own == nil || batch != *e.Own): // the members differ from the prediction
 		c.Jobs.Cancel()
@@ -89,7 +89,7 @@ func (t *training) look(c *common, e Turn) {
 // exchange of results never delays a training. With a lag of one, that requires speculation.
 func (t *training) lookAhead(c *common, owed uint32, e Ahead) {
 	t.turn, t.ahead, t.owed = nil, nil, owed
-	if e.Own != nil && !e.Part.Trained || !e.Replica.Follows() {
+	if e.Own != nil && !e.Part.Trained || !e.Replica.follows() {
 		return
 	}
 	next := e.Next()
@@ -100,7 +100,7 @@ func (t *training) lookAhead(c *common, owed uint32, e Ahead) {
 	if e.Own != nil {
 		c.ready.Keep = append(c.ready.Keep, *e.Own)
 	}
-	if batch, ahead := c.Jobs.Ahead(e.Part.Step + 1); ahead && (!next.OK || batch != next.Batch) { // members have changed since the training started
+	if batch, ahead := c.Jobs.ahead(e.Part.Step + 1); ahead && (!next.OK || batch != next.Batch) { // members have changed since the training started
 		c.ready.CancelAhead = true
 	}
 	if next.OK {
@@ -114,7 +114,7 @@ func (t *training) permitted(c *common) {
 	switch {
 	case t.turn != nil && t.continues:
 		t.turn.Part.Trained = true
-		c.Jobs.Begin()
+		c.Jobs.begin()
 		c.ready.Begin = true
 	case t.turn != nil:
 		c.ready.Read = t.turn.Own
@@ -126,7 +126,7 @@ func (t *training) permitted(c *common) {
 // tokens trains the batch of the running round, or continues with the batch of the next round.
 func (t *training) tokens(c *common, e Tokens) {
 	if e.Read && (t.turn != nil || t.ahead != nil && t.ahead.Lag > 1) {
-		c.Jobs.CancelRecomputation(false)
+		c.Jobs.cancelRecomputation(false)
 	}
 	switch {
 	case t.turn != nil && e.Read && c.Jobs.Idle():

@@ -57,7 +57,7 @@ func (d *disorder) run() {
 		d.pass(Interrupted{time.Second})
 	}
 	d.Step(d.now, Left{})
-	withdraws := slices.ContainsFunc(d.Ready().Submit, func(s Submission) bool { return s.Kind == WithdrawKind })
+	withdraws := slices.ContainsFunc(d.Ready().Submit, func(s Submission) bool { return s.Kind == withdrawKind })
 	d.Advance()
 	if d.seat && !withdraws {
 		d.Error("a client that asked for a seat ends without withdrawing")
@@ -169,7 +169,7 @@ func (d *disorder) event() Event {
 	case 28:
 		return Replayed{Until: uint32(d.chance.IntN(6)), Rounds: d.chance.IntN(2), Err: []error{nil, errors.New("another replica")}[d.chance.IntN(2)]}
 	}
-	for _, kind := range []string{JoinKind, ReadyKind, ReturnKind, WithdrawKind, CheckpointKind, IntermediateKind, WitnessKind, HealthKind} {
+	for _, kind := range []string{joinKind, readyKind, returnKind, withdrawKind, checkpointKind, intermediateKind, witnessKind, healthKind} {
 		if d.flying[kind] && d.maybe() {
 			delete(d.flying, kind)
 			return Answered{kind, []error{nil, coordinator.ErrWrongEpoch, errors.New("no answer")}[d.chance.IntN(3)]}

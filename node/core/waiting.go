@@ -40,7 +40,7 @@ type waiting struct {
 
 // look reports what the client waits for, if that has changed. The report about joining comes first.
 func (w *waiting) look(c *common) {
-	if c.Actions.isFlying(JoinKind) {
+	if c.Actions.isFlying(joinKind) {
 		return
 	}
 	switch next := c.waitsFor(); {

@@ -81,7 +81,7 @@ func (w *witness) prove(c *common, e Proof) {
 	if me, known := c.state.Member(c.ID); known && c.state.Config.VerificationPercent > 0 {
 		proof.Reveal = c.commitments.withProof(me, c.state.Progress.Epoch)
 	}
-	if c.submit(WitnessKind, proof.Step, proof) {
+	if c.submit(witnessKind, proof.Step, proof) {
 		w.proves = Witnessed{proof.Step, e.Held, e.Batches}
 	}
 }
@@ -100,7 +100,7 @@ func (*witness) accuse(c *common, e Accuse) {
 	p.judged, p.suspects = true, c.state.Accusable()
 	accused := slices.DeleteFunc(slices.Clone(p.suspects), func(id coordinator.ClientID) bool { return id == c.ID })
 	if len(accused) > 0 {
-		c.submit(HealthKind, p.Step, coordinator.HealthCheck{Step: p.Step, Clients: accused})
+		c.submit(healthKind, p.Step, coordinator.HealthCheck{Step: p.Step, Clients: accused})
 	}
 }
 
@@ -117,5 +117,5 @@ func (w *witness) accepted(c *common, action coordinator.Action) {
 // witnessed reports whether this client sent its proof of a round, which the state may not show yet.
 func (c *common) witnessed(r *coordinator.Round) bool {
 	index, takesPart := r.MemberIndex(c.ID)
-	return takesPart && (c.Actions.Answered(c.now, WitnessKind, r.Step) || slices.ContainsFunc(r.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }))
+	return takesPart && (c.Actions.Answered(c.now, witnessKind, r.Step) || slices.ContainsFunc(r.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }))
 }

@@ -26,8 +26,8 @@ type History struct {
 	commit uint32         // step of the running epoch's newest intermediate checkpoint; 0: none
 }
 
-// Push adds the next round and returns the hashes of the results that are no longer kept.
-func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
+// push adds the next round and returns the hashes of the results that are no longer kept.
+func (h *History) push(round AppliedRound) (dropped [][32]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last := len(h.rounds) - 1; last >= 0 && h.rounds[last].Step+1 != round.Step {
@@ -101,9 +101,9 @@ func (h *History) cut(count int) (dropped [][32]byte) {
 	return dropped
 }
 
-// Reset clears the history and returns the hashes of its results. model is the size of the model in
+// reset clears the history and returns the hashes of its results. model is the size of the model in
 // bytes, and memory the maximum size of the running epoch's results.
-func (h *History) Reset(model, memory uint64) (dropped [][32]byte) {
+func (h *History) reset(model, memory uint64) (dropped [][32]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.model, h.memory, h.skip = model, memory, 0

@@ -32,7 +32,7 @@ func TestHistoryIsBounded(t *testing.T) {
 				for _, r := range round.Results {
 					held[r.Commitment] = true
 				}
-				for _, hash := range h.Push(round) {
+				for _, hash := range h.push(round) {
 					if !held[hash] {
 						t.Fatalf("%x was dropped twice or never kept", hash[:2])
 					}
@@ -59,7 +59,7 @@ func TestHistoryIsBounded(t *testing.T) {
 				}
 			})
 		}
-		if count := len(h.Reset(9, 12)); count != len(held) || len(h.rounds) != 0 || h.model != 9 || h.memory != 12 {
+		if count := len(h.reset(9, 12)); count != len(held) || len(h.rounds) != 0 || h.model != 9 || h.memory != 12 {
 			t.Fatalf("reset drops %d of %d results", count, len(held))
 		}
 	})
@@ -81,7 +81,7 @@ func TestHistoryAnswers(t *testing.T) {
 	for step := uint32(4); step <= 9; step++ {
 		round := testApplied(step, 4+(step-4)/3*3, 10)
 		round.From = [32]byte(bytes.Repeat([]byte{byte(0x11 * (1 + (step-4)/3))}, 32))
-		h.Push(round)
+		h.push(round)
 	}
 	for request, want := range map[string]error{
 		"0300000009000000" + first:        nil, // all rounds
@@ -121,7 +121,7 @@ func TestHistorySinceAnIntermediateCheckpoint(t *testing.T) {
 	h := &History{model: 1000, memory: 40}
 	var kept []uint32
 	for step := uint32(4); step <= 20; step++ {
-		h.Push(testApplied(step, 4, 10))
+		h.push(testApplied(step, 4, 10))
 		if step == 10 || step == 13 {
 			h.Committed(step)
 		}
@@ -141,12 +141,12 @@ func TestHistorySinceAnIntermediateCheckpoint(t *testing.T) {
 		t.Errorf("kept since %v, want %v", kept, want)
 	}
 	h.Committed(20)
-	h.Push(testApplied(21, 4, 10))
+	h.push(testApplied(21, 4, 10))
 	if len(h.rounds) != 1 {
 		t.Errorf("%d rounds are kept after an intermediate checkpoint", len(h.rounds))
 	}
 	h.Committed(0) // the next epoch
-	h.Push(testApplied(22, 22, 10))
+	h.push(testApplied(22, 22, 10))
 	if len(h.rounds) != 2 {
 		t.Errorf("%d rounds remain for two epochs", len(h.rounds))
 	}

@@ -81,11 +81,11 @@ func TestAskedAndServed(t *testing.T) {
 	ask("nothing is there", ErrNotHeld)
 	cache.PutBatch(7, 0, 1, [][]byte{[]byte("x")})
 	cache.PutManifest(digest, manifest)
-	history.Reset(1000, 1000)
+	history.reset(1000, 1000)
 	for step := uint32(4); step <= 5; step++ {
 		applied := testApplied(step, 4, 84)
 		applied.From, applied.Before = [32]byte{9}, [32]byte{byte(step + 2)}
-		history.Push(applied)
+		history.push(applied)
 	}
 	ask("all is there", nil)
 	if want := blake3.Sum256(encodeApplied(history.rounds)); said != want {

@@ -15,8 +15,8 @@ func NewStore(drop func(hash [32]byte)) *Store {
 }
 
 // Remember keeps the results of a round for members that were away.
-func (s *Store) Remember(round AppliedRound) { s.Drop(s.History.Push(round)...) }
+func (s *Store) Remember(round AppliedRound) { s.Drop(s.History.push(round)...) }
 
 // Forget drops the results kept for members that were away. model is the size of the model in
 // bytes, and memory the maximum size of the running epoch's results.
-func (s *Store) Forget(model, memory uint64) { s.Drop(s.History.Reset(model, memory)...) }
+func (s *Store) Forget(model, memory uint64) { s.Drop(s.History.reset(model, memory)...) }

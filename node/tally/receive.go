@@ -23,7 +23,7 @@ var (
 	ErrKnownResult   = errors.New("already announced")
 	ErrEquivocation  = errors.New("a second result for the same batch")
 	ErrOtherSize     = errors.New("already announced with a different size")
-	ErrTooManyBefore = errors.New("already two other results for the same batch")
+	errTooManyBefore = errors.New("already two other results for the same batch")
 )
 
 // Receive enters an announcement whose signature was verified. If it enters a second or later result of
@@ -55,11 +55,11 @@ func (t *Tally) Receive(author identity.ID, a wire.ResultAnnouncement, raw []byt
 	crowded := false
 	if n := len(s.Candidates); n >= MaxCandidates {
 		if !t.Final || t.Round.Votes(a.Blob) == 0 {
-			return ErrTooManyBefore
+			return errTooManyBefore
 		}
 		if n >= MaxCandidates+int(t.Round.WitnessesElected) {
 			if crowded = t.displace(s, a.Blob); !crowded {
-				return ErrTooManyBefore
+				return errTooManyBefore
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func TestReceivedAnnouncements(t *testing.T) {
 		{"the first", owner, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), nil},
 		{"the same", owner, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), ErrKnownResult},
 		{"the second", owner, clienttest.Announcement(s.Batch, clienttest.Hash(2), [32]byte{}), ErrEquivocation},
-		{"the third", owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{}), ErrTooManyBefore},
+		{"the third", owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{}), errTooManyBefore},
 	} {
 		if err := receive(test.author, test.a); !errors.Is(err, test.want) || (test.want == nil) != (err == nil) {
 			t.Errorf("%s: got %v; want error %v and (test.want == nil) == (err == nil)", test.subject, err, test.want)
@@ -52,7 +52,7 @@ func TestReceivedAnnouncements(t *testing.T) {
 	list[0] = clienttest.Hash(3)
 	owners := clienttest.Owners(round)
 	tally.Round.Witnesses = clienttest.Proofs(round.Seed, owners, list, list)
-	if err := receive(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, ErrTooManyBefore) {
+	if err := receive(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, errTooManyBefore) {
 		t.Errorf("before the round is final: %v", err)
 	}
 	tally.Final = true
@@ -93,7 +93,7 @@ func TestVotesDecideWhichResultsAreReceived(t *testing.T) {
 			t.Errorf("a result that a witness holds: %v", err)
 		}
 	}
-	if err := tally.Receive(owner, clienttest.Announcement(s.Batch, clienttest.Hash(6), [32]byte{}), nil); !errors.Is(err, ErrTooManyBefore) {
+	if err := tally.Receive(owner, clienttest.Announcement(s.Batch, clienttest.Hash(6), [32]byte{}), nil); !errors.Is(err, errTooManyBefore) {
 		t.Errorf("a result that no witness holds: %v", err)
 	}
 	if o := tally.Decide(); o.Missing != 0 || len(o.Counted) != 0 || len(o.Lost) != len(tally.Slots) {
@@ -136,7 +136,7 @@ func TestHiddenResult(t *testing.T) {
 			for _, c := range garbage[2:] {
 				_ = receive(c)
 			}
-			if want := MaxCandidates + 10; len(s.Candidates) != want || !errors.Is(receive(garbage[59]), ErrTooManyBefore) {
+			if want := MaxCandidates + 10; len(s.Candidates) != want || !errors.Is(receive(garbage[59]), errTooManyBefore) {
 				t.Fatalf("%d results are kept, want %d", len(s.Candidates), want)
 			}
 			for k := range held {

@@ -48,7 +48,7 @@ func Build(ctx context.Context, root, dir string) (p Programs, err error) {
 		}
 	}
 	doctor := exec.CommandContext(ctx, p.Client, "doctor")
-	doctor.Env = p.Env()
+	doctor.Env = p.env()
 	if out, err := doctor.CombinedOutput(); err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		p.NoTorch = "libtorch is needed: " + lines[len(lines)-1]
@@ -56,8 +56,8 @@ func Build(ctx context.Context, root, dir string) (p Programs, err error) {
 	return p, nil
 }
 
-// Env returns the environment of clients.
-func (p Programs) Env() []string { return append(os.Environ(), "PSYCHE_TORCH_SHIM="+p.Shim) }
+// env returns the environment of clients.
+func (p Programs) env() []string { return append(os.Environ(), "PSYCHE_TORCH_SHIM="+p.Shim) }
 
 // Compile builds the program in a folder of the repository at root.
 func Compile(ctx context.Context, output, root, program, env string) error {

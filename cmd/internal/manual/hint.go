@@ -6,9 +6,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Hint suggests the --help for a command line that could not be parsed. It suggests the help of the
+// hint suggests the --help for a command line that could not be parsed. It suggests the help of the
 // most specific command that the line names.
-func Hint(program string, err error) string {
+func hint(program string, err error) string {
 	wrong, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || wrong.Context == nil || wrong.Context.Selected() == nil {
 		return program + " --help"

@@ -27,7 +27,7 @@ func TestHint(t *testing.T) {
 		if _, err = parser.Parse(args); err == nil {
 			t.Fatalf("%q is understood", args)
 		}
-		if got := Hint("program", err); got != want {
+		if got := hint("program", err); got != want {
 			t.Errorf("%q: %s, want %s", args, got, want)
 		}
 	}

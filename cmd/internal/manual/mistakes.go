@@ -61,7 +61,7 @@ var (
 // Explain returns the message for a command line that could not be parsed, and the command that the user should try. For
 // frequent mistakes, it replaces the parser's guess, which compares only letters.
 func Explain(program string, other Other, err error) (message, try string) {
-	message, try = err.Error(), Hint(program, err)
+	message, try = err.Error(), hint(program, err)
 	if found := unknownFlag.FindStringSubmatch(message); found != nil {
 		if right := rightFlag(found[1], err); right != "" {
 			message = "unknown flag --" + found[1] + "; " + right

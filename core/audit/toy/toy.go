@@ -32,8 +32,8 @@ const (
 	kept = 2
 )
 
-// ErrStep means that a step cannot be opened, because it is not the newest trained step.
-var ErrStep = errors.New("step is not the newest one")
+// errStep means that a step cannot be opened, because it is not the newest trained step.
+var errStep = errors.New("step is not the newest one")
 
 // Shapes returns how the model is cut into chunks.
 func Shapes() audit.Shapes { return audit.Shapes{{Chunks: numbers, Rows: 1, Cols: 1, K: 1}} }
@@ -157,7 +157,7 @@ func (o *Optimizer) setAttested(step uint32, attested bool) error {
 	case attested || n == 0 || o.steps[n-1].step < step:
 		return nil
 	case o.steps[n-1].step > step:
-		return fmt.Errorf("roll back step %d: %w", step, ErrStep)
+		return fmt.Errorf("roll back step %d: %w", step, errStep)
 	}
 	o.steps = o.steps[:n-1]
 	return nil
@@ -176,7 +176,7 @@ func (o *Optimizer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	defer o.mu.Unlock()
 	n := len(o.steps)
 	if n == 0 || o.steps[n-1].step != step || o.steps[n-1].previous != 0 && n == 1 { // the previous result is no longer kept
-		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, ErrStep)
+		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, errStep)
 	}
 	now := &o.steps[n-1]
 	opening := audit.Opening{Step: step, Trainer: o.Trainer, Previous: now.previous}
@@ -230,7 +230,7 @@ func (p *Past) At(step uint32) (weights [32]byte, err error) {
 	defer p.mu.Unlock()
 	weights, known := p.after[step]
 	if !known {
-		return weights, fmt.Errorf("the model after step %d: %w", step, ErrStep)
+		return weights, fmt.Errorf("the model after step %d: %w", step, errStep)
 	}
 	return weights, nil
 }

@@ -17,7 +17,7 @@ import (
 
 // Limits of the samples of a run.
 const (
-	MaxPrompt = 256     // bytes
+	maxPrompt = 256     // bytes
 	MaxText   = 4 << 10 // bytes
 	maxTexts  = 16
 	maxFile   = 256 << 10 // bytes
@@ -67,7 +67,7 @@ func Read(path string) (s Samples, err error) {
 	if err := json.Unmarshal(content, &s); err != nil || len(content) > maxFile || len(s.Texts) > maxTexts {
 		return Samples{}, fmt.Errorf("%w: %s", ErrInvalid, path)
 	}
-	s.Prompt = talk.Plain(s.Prompt, MaxPrompt)
+	s.Prompt = talk.Plain(s.Prompt, maxPrompt)
 	for i := range s.Texts {
 		s.Texts[i].Text = talk.Plain(s.Texts[i].Text, MaxText)
 	}

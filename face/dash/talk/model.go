@@ -41,8 +41,8 @@ const (
 	topP        = 0.95
 )
 
-// ErrAddress means that an address is not HOST:PORT.
-var ErrAddress = errors.New("want HOST:PORT")
+// errAddress means that an address is not HOST:PORT.
+var errAddress = errors.New("want HOST:PORT")
 
 // Model is a model that psyche-client serve-model serves. It is safe for concurrent use.
 type Model struct {
@@ -71,7 +71,7 @@ type described struct {
 func New(address, key string) (*Model, error) {
 	host, port, err := net.SplitHostPort(address)
 	if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || portErr != nil || n == 0 {
-		return nil, fmt.Errorf("%w, such as 127.0.0.1:8000, not %q", ErrAddress, address)
+		return nil, fmt.Errorf("%w, such as 127.0.0.1:8000, not %q", errAddress, address)
 	}
 	return &Model{
 		base: "http://" + net.JoinHostPort(host, port), key: key,

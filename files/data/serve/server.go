@@ -29,11 +29,11 @@ import (
 // Defaults of Options.
 const (
 	defaultRequestsPerSecond = 20
-	DefaultStateWait         = 2 * time.Second
-	DefaultIdleTimeout       = 10 * time.Minute
-	DefaultReadTimeout       = 30 * time.Second
-	DefaultHandshakeTimeout  = 5 * time.Second
-	DefaultWriteTimeout      = 10 * time.Second
+	defaultStateWait         = 2 * time.Second
+	defaultIdleTimeout       = 10 * time.Minute
+	defaultReadTimeout       = 30 * time.Second
+	defaultHandshakeTimeout  = 5 * time.Second
+	defaultWriteTimeout      = 10 * time.Second
 )
 
 // Maximum concurrent reads of the source: all reads, and reads for audits and fingerprints.
@@ -115,11 +115,11 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("data server: no sequences to serve")
 	}
 	o.RequestsPerSecond = cmp.Or(o.RequestsPerSecond, defaultRequestsPerSecond)
-	o.StateWait = cmp.Or(o.StateWait, DefaultStateWait)
-	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
-	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
-	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.StateWait = cmp.Or(o.StateWait, defaultStateWait)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, defaultIdleTimeout)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, defaultReadTimeout)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, defaultHandshakeTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
 	o.Random = cmp.Or(o.Random, rand.Reader)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	config, err := secure.ServerConfig(o.Key)

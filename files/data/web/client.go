@@ -22,8 +22,8 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// MaxRetryAfter is the longest pause that a server can request.
-const MaxRetryAfter = 10 * time.Second
+// maxRetryAfter is the longest pause that a server can request.
+const maxRetryAfter = 10 * time.Second
 
 const (
 	maxTries     = 6
@@ -242,7 +242,7 @@ func withRetryAfter(err error, requested time.Duration) error {
 	if requested <= 0 {
 		return err
 	}
-	return overload{err, backoff.RetryAfterError{Duration: min(requested, MaxRetryAfter)}}
+	return overload{err, backoff.RetryAfterError{Duration: min(requested, maxRetryAfter)}}
 }
 
 // Get reads a whole file of at most limit bytes.

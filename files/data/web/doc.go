@@ -15,6 +15,6 @@
 //   - A Source reads no more bytes than it requested, and compares the answer with the request.
 //   - It follows few redirects, only to HTTP and HTTPS, and never from https to http.
 //   - It retries temporary failures (server errors, overload, broken or late answers) with growing,
-//     jittered pauses, or after the server's Retry-After up to MaxRetryAfter, until
+//     jittered pauses, or after the server's Retry-After up to maxRetryAfter, until
 //     Options.MaxElapsed is over.
 package web

@@ -319,7 +319,7 @@ func TestRetryAfterIsHonouredUpToACap(t *testing.T) {
 		requested, minimum, maximum time.Duration
 	}{
 		"short":    {3 * time.Second, 3 * time.Second, 3 * time.Second},
-		"too long": {24 * time.Hour, MaxRetryAfter, MaxRetryAfter},
+		"too long": {24 * time.Hour, maxRetryAfter, maxRetryAfter},
 		"none":     {0, 0, time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {

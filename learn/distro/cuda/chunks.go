@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// Digests returns audit.Digest of each chunk, in the order of tensors and chunks.
-func (m *Model) Digests(tensors []Tensor) ([][32]byte, error) {
+// digests returns audit.Digest of each chunk, in the order of tensors and chunks.
+func (m *Model) digests(tensors []Tensor) ([][32]byte, error) {
 	if err := m.check("numbers", tensors); err != nil {
 		return nil, fmt.Errorf("digests: %w", err)
 	}
@@ -40,7 +40,7 @@ func (m *Model) Leaves(delta []Tensor, taken []codec.TensorResult) ([][32]byte, 
 	if err := m.checkResult("momenta", delta, taken); err != nil {
 		return nil, fmt.Errorf("leaves: %w", err)
 	}
-	leaves, err := m.Digests(delta)
+	leaves, err := m.digests(delta)
 	if err != nil {
 		return nil, fmt.Errorf("leaves: %w", err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrOption means that a model does not support an option.
-var ErrOption = errors.New("unsupported option")
+// errOption means that a model does not support an option.
+var errOption = errors.New("unsupported option")
 
 // Options are the settings of a model's computation. The zero value computes in f32.
 type Options struct {
@@ -67,7 +67,7 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 
 func (o Options) check() error {
 	if o.Compute != torch.F32 && o.Compute != torch.BF16 {
-		return fmt.Errorf("deepseek: %w: compute type %s, want f32 or bf16", ErrOption, o.Compute)
+		return fmt.Errorf("deepseek: %w: compute type %s, want f32 or bf16", errOption, o.Compute)
 	}
 	return nil
 }

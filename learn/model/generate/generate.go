@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrOptions means that options or a prompt are invalid.
-var ErrOptions = errors.New("invalid options")
+// errOptions means that options or a prompt are invalid.
+var errOptions = errors.New("invalid options")
 
 // Options are the settings for choosing tokens. They apply in this order: the penalty, the
 // temperature, TopK, TopP.
@@ -38,17 +38,17 @@ type Options struct {
 func (o Options) check() error {
 	switch {
 	case o.MaxTokens < 1:
-		return fmt.Errorf("%w: %d tokens, want at least 1", ErrOptions, o.MaxTokens)
+		return fmt.Errorf("%w: %d tokens, want at least 1", errOptions, o.MaxTokens)
 	case o.Vocab < 0:
-		return fmt.Errorf("%w: a vocabulary of %d", ErrOptions, o.Vocab)
+		return fmt.Errorf("%w: a vocabulary of %d", errOptions, o.Vocab)
 	case !(o.Temperature >= 0 && o.Temperature <= 1e6):
-		return fmt.Errorf("%w: temperature %v, want 0 to 1e6", ErrOptions, o.Temperature)
+		return fmt.Errorf("%w: temperature %v, want 0 to 1e6", errOptions, o.Temperature)
 	case o.TopK < 0:
-		return fmt.Errorf("%w: top-k %d, want at least 0", ErrOptions, o.TopK)
+		return fmt.Errorf("%w: top-k %d, want at least 0", errOptions, o.TopK)
 	case !(o.TopP > 0 && o.TopP <= 1):
-		return fmt.Errorf("%w: top-p %v, want more than 0, at most 1", ErrOptions, o.TopP)
+		return fmt.Errorf("%w: top-p %v, want more than 0, at most 1", errOptions, o.TopP)
 	case !(o.RepetitionPenalty > 0 && o.RepetitionPenalty <= 1e6):
-		return fmt.Errorf("%w: repetition penalty %v, want more than 0, at most 1e6", ErrOptions, o.RepetitionPenalty)
+		return fmt.Errorf("%w: repetition penalty %v, want more than 0, at most 1e6", errOptions, o.RepetitionPenalty)
 	}
 	return nil
 }
@@ -78,11 +78,11 @@ func (g *Together) Tokens(ctx context.Context, prompt []int32, o Options, emit f
 		return fmt.Errorf("generate: %w", err)
 	}
 	if len(prompt) == 0 {
-		return fmt.Errorf("generate: %w: the prompt is empty", ErrOptions)
+		return fmt.Errorf("generate: %w: the prompt is empty", errOptions)
 	}
 	for i, id := range prompt {
 		if id < 0 || int(id) >= m.VocabSize() {
-			return fmt.Errorf("generate: %w: token %d of the prompt is %d, the model's vocab_size is %d", ErrOptions, i, id, m.VocabSize())
+			return fmt.Errorf("generate: %w: token %d of the prompt is %d, the model's vocab_size is %d", errOptions, i, id, m.VocabSize())
 		}
 	}
 	g.enter()

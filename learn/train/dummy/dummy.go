@@ -22,8 +22,8 @@ import (
 var (
 	// ErrResult means that a payload is not a result of its batch.
 	ErrResult = errors.New("invalid dummy result")
-	// ErrModel means that a snapshot is not a snapshot of the dummy model.
-	ErrModel = errors.New("not the dummy model")
+	// errModel means that a snapshot is not a snapshot of the dummy model.
+	errModel = errors.New("not the dummy model")
 )
 
 // Number of the model's tensors, and of the elements of each.
@@ -186,11 +186,11 @@ func (t *Trainer) Load(_ context.Context, s checkpoint.Snapshot) error {
 	weights := make([][]float32, tensors)
 	want := snapshot(0, make([][]float32, 0))
 	if config, _ := s.File(checkpoint.ConfigFile); string(config) != string(want.Files[0].Data) || len(s.Tensors) != tensors {
-		return fmt.Errorf("load model: %w", ErrModel)
+		return fmt.Errorf("load model: %w", errModel)
 	}
 	for i, tensor := range s.Tensors {
 		if tensor.DType != "F32" || len(tensor.Data) != 4*elements {
-			return fmt.Errorf("load model: %w: tensor %s", ErrModel, tensor.Name)
+			return fmt.Errorf("load model: %w: tensor %s", errModel, tensor.Name)
 		}
 		weights[i] = make([]float32, elements)
 		for j := range weights[i] {

@@ -36,3 +36,9 @@ func (t *Topic) WaitPeers(ctx context.Context, count int) error {
 
 // Dropped returns the number of messages of all the node's topics that were dropped in its queues.
 func (t *Topic) Dropped() uint64 { return t.router.dropped.Load() }
+
+// The tests from outside the package use these names.
+var (
+	ErrName    = errName
+	ErrTooMany = errTooMany
+)

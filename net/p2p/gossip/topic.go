@@ -31,9 +31,9 @@ const (
 // Errors of a topic.
 var (
 	ErrTooLarge = errors.New("gossip message too large")
-	ErrTooMany  = errors.New("too many gossip messages")
+	errTooMany  = errors.New("too many gossip messages")
 	ErrClosed   = errors.New("gossip topic is closed")
-	ErrName     = errors.New("invalid gossip topic name")
+	errName     = errors.New("invalid gossip topic name")
 
 	// ErrIgnored is the error that a handler returns for a message that should not be forwarded
 	// although its sender is not at fault.
@@ -74,7 +74,7 @@ type Topic struct {
 // topic twice at the same time.
 func Join(ctx context.Context, n *p2p.Node, topic string, handler Handler) (*Topic, error) {
 	if topic == "" || len(topic) > maxTopicName {
-		return nil, fmt.Errorf("join gossip topic %.40q…: %w: want 1 to %d bytes", topic, ErrName, maxTopicName)
+		return nil, fmt.Errorf("join gossip topic %.40q…: %w: want 1 to %d bytes", topic, errName, maxTopicName)
 	}
 	r, err := routerOf(n)
 	if err != nil {
@@ -208,7 +208,7 @@ func (t *Topic) Publish(ctx context.Context, data []byte) error {
 	// The library keeps the slice until the message has been sent.
 	if err := t.topic.Publish(ctx, slices.Clone(data)); err != nil {
 		if refused, ok := errors.AsType[pubsub.ValidationError](err); ok && refused.Reason == pubsub.RejectValidationIgnored {
-			err = fmt.Errorf("%w: at most %d in a second, after %d", ErrTooMany, authorPerSecond, authorBurst)
+			err = fmt.Errorf("%w: at most %d in a second, after %d", errTooMany, authorPerSecond, authorBurst)
 		}
 		return fmt.Errorf("publish on %q: %w", t.name, err)
 	}

@@ -1,0 +1,4 @@
+package model
+
+// ErrArchitecture is for the tests from outside the package.
+var ErrArchitecture = errArchitecture

@@ -1,0 +1,4 @@
+package generate
+
+// ErrOptions is for the tests from outside the package.
+var ErrOptions = errOptions

@@ -1,0 +1,4 @@
+package tally
+
+// ErrTooManyBefore is for the tests from outside the package.
+var ErrTooManyBefore = errTooManyBefore
