@@ -11,7 +11,7 @@ import (
 // shareMutations break the rules of shares by speed.
 var shareMutations = []mutation{
 	{"the fastest member of an audited run gets its whole share", fastestUncut, scenario.SilentTrainer, []check.Assertion{check.SharesRight}, 7},
-	{"trials last six rounds in spite of shares by speed", trialsLastSixRounds, courtFaults, []check.Assertion{check.FairlyTried}, 130},
+	{"trials last six rounds in spite of shares by speed", trialsLastSixRounds, courtFaults, []check.Assertion{check.FairlyTried}, 413},
 }
 
 // trialsLastSixRounds ends trials after the time for trials in runs with equal shares.
