@@ -61,12 +61,12 @@ const slowTraining = 1.4
 // excuseLevels is how far an offer must be below the level of a batch to excuse a missing result.
 const excuseLevels = coordinator.LevelExcuse + 1
 
-// rehearsalWait is how long a member delays Ready for the tokens of a rehearsal.
+// rehearsalWait is how long a member delays Ready for the tokens of a rehearsal. Then it rehearses without them.
 const rehearsalWait = 5 * time.Second
 
 // offers decides which speed the member offers. Before the first round it measures a rehearsal: the
-// training of a part of its first batch, without a result. A member without a batch in the first round trains
-// sequences of one token. If no rehearsal is possible, the member offers nothing until it has trained a batch: the
+// training of a part of its first batch, without a result. A member without a batch in the first round, or whose
+// batch does not arrive in time, trains sequences of one token. If no rehearsal is possible, the member offers nothing until it has trained a batch: the
 // run then gives it an equal share if no member has offered, and the smallest share otherwise, which may have no
 // sequence. A restarted process rehearses again, so an old offer does not stay.
 type offers struct {
@@ -89,12 +89,13 @@ func (o *offers) prepare(c *common, e Prepared) (done bool) {
 	if o.since.IsZero() {
 		o.since = c.now
 	}
-	if e.Batch && e.Tokens && c.Jobs.Idle() {
+	waited := c.now.Sub(o.since) >= rehearsalWait
+	if e.Batch && (e.Tokens || waited) && c.Jobs.Idle() {
 		o.rehearsed = true
 		c.ready.Next = Rehearse{}
 		return false
 	}
-	return !e.Batch || c.now.Sub(o.since) >= rehearsalWait
+	return !e.Batch || waited
 }
 
 // look sends an offer that differs from the newest one, at most once a round.
