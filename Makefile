@@ -30,7 +30,7 @@ PSYCHE_RELEASES    ?=
 PSYCHE_RELEASE_KEY ?=
 export PSYCHE_RELEASES PSYCHE_RELEASE_KEY
 
-.PHONY: cuda cuda-bundle release test-tools check serve-book psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln plain fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
+.PHONY: cuda cuda-bundle release test-tools check kernels serve-book psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln plain fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -214,7 +214,10 @@ test-plain:
 # The end-to-end tests take longest and mostly wait, so they begin first; LEARNING has the other long packages next.
 test-torch: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 3 -timeout 20m $(LEARNING)
-	PSYCHE_TEST_SEEDS=300 $(GO) test -timeout 20m -run TestAnyModel ./learn/distro/cuda
+
+## kernels: compare every kernel for NVIDIA GPUs with the CPU's on 300 random models, in an emulator of a GPU; minutes
+kernels:
+	PSYCHE_TEST_SEEDS=300 $(GO) test -timeout 40m -run TestAnyModel ./learn/distro/cuda
 
 ## sim: simulate 1,000 runs of 64 clients under faults, and 1,900 smaller runs: with honest members, with shares by speed, and with retries
 sim: psyche
