@@ -249,12 +249,8 @@ func TestStrictShardsTrainTheSame(t *testing.T) {
 				o.Model = snapshotOf(t, strings.NewReplacer(`"num_hidden_layers":2`, `"num_hidden_layers":1`, `"hidden_size":32`, `"hidden_size":16`,
 					`"intermediate_size":64`, `"intermediate_size":16`).Replace(toyConfig))
 			}
-			rounds := uint32(30)
-			if testing.Short() {
-				rounds = 10
-			}
 			there := create(t, kind.local, kind.with, small, onStrict(t, 2))
-			runs(t, rounds, 1, create(t, kind.local, kind.with, small, onStrict(t, 1)), there)
+			runs(t, 8, 1, create(t, kind.local, kind.with, small, onStrict(t, 1)), there)
 			divided(t, there, 2)
 		})
 	}
