@@ -42,7 +42,7 @@ func (c *Client) SetName(name string) {
 }
 
 // See processes an event. It is an argument for event.Log's Watch.
-func (c *Client) See(e event.Event) { c.follower.see(e) }
+func (c *Client) See(e event.Event) { c.see(e) }
 
 // Warnings returns the last lines of the log, without control characters.
 func (c *Client) Warnings() []Line { return printed(c.now().warnings) }

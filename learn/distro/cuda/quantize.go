@@ -85,7 +85,7 @@ func (m *Model) newLeveling(t *transfer, delta, left, grad []Tensor, p localstep
 	entries := 0
 	for i, layout := range m.layouts {
 		k, chunk := layout.Codec(m.topK).K, int(m.chunks.firsts[i])
-		t.describe(l.rests+i*descriptorSize, k, assign.FullVote, l.counts+2*chunk, l.indices+2*entries, l.encoding.values+4*entries)
+		t.describe(l.rests+i*descriptorSize, k, assign.FullVote, l.counts+2*chunk, l.indices+2*entries, l.values+4*entries)
 		entries += layout.Chunks() * k
 	}
 	return l
