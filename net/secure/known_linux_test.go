@@ -2,10 +2,10 @@ package secure
 
 import (
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/disktest"
 )
 
 // TestKnownServersOnAFullDisk checks that a partly written line is an error and leaves the file
@@ -20,21 +20,7 @@ func TestKnownServersOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signal.Ignore(syscall.SIGXFSZ)
-	defer signal.Reset(syscall.SIGXFSZ)
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	full := limit
-	full.Cur = uint64(len(before)) + 20
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full); err != nil {
-		t.Fatal(err)
-	}
-	err = known.Check("host:2")(key(2).ID())
-	if failed := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); failed != nil {
-		t.Fatal(failed)
-	}
+	disktest.Full(t, int64(len(before))+20, func() { err = known.Check("host:2")(key(2).ID()) })
 	if err == nil {
 		t.Error("a line was added to a full file system")
 	}

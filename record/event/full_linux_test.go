@@ -5,11 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/disktest"
 )
 
 // TestFullDisk checks that a write that fails in the middle of a line leaves a readable log, also when later events
@@ -26,7 +27,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	var said bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&said, nil))
-	withRoom(t, path, 10, func() {
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disktest.Full(t, info.Size()+10, func() {
 		if err := log.Append(Joined{Epoch: 2}); !errors.Is(err, syscall.EFBIG) {
 			t.Errorf("an event on a full disk: %v", err)
 		}
@@ -51,30 +56,4 @@ func TestFullDisk(t *testing.T) {
 	if !strings.Contains(said.String(), "lost_events=100") {
 		t.Errorf("the number of lost events is missing:\n%s", &said)
 	}
-}
-
-// withRoom calls act while the file can grow by at most room bytes.
-func withRoom(t *testing.T, path string, room int64, act func()) {
-	t.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signal.Ignore(syscall.SIGXFSZ)
-	defer signal.Reset(syscall.SIGXFSZ)
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	full := limit
-	full.Cur = uint64(info.Size() + room)
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-			t.Fatal(err)
-		}
-	}()
-	act()
 }

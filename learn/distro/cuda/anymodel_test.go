@@ -113,7 +113,7 @@ func compareModel(t *testing.T, d *Device, random *rand.Rand, layouts []distro.L
 	}
 	sameResults(t, got, taken)
 	r.same(t, "momentum", lefts, left)
-	compareLeaves(t, r, leftAt, left, taken)
+	r.checkLeaves(t, leftAt, left, taken)
 	compareLevels(t, r, random, delta, grad, deltaAt, gradAt)
 	weights := anyValues(random, layouts)
 	there, weightsAt := r.upload(t, weights)
@@ -153,33 +153,6 @@ func sameResults(t *testing.T, got, want []codec.TensorResult) {
 			t.Fatalf("tensor %d: other coefficients were selected", i)
 		}
 		sameBits(t, "coefficients", got[i].Values, want[i].Values)
-	}
-}
-
-func compareLeaves(t *testing.T, r *modelRig, at []Tensor, onHost [][]float32, taken []codec.TensorResult) {
-	t.Helper()
-	leaves, err := r.model.Leaves(at, taken)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want [][32]byte
-	for i, l := range r.layouts {
-		_, ofTensor, err := r.kernel.Leaves(l, onHost[i], taken[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, ofTensor...)
-	}
-	if !slices.Equal(leaves, want) {
-		t.Error("the leaves differ")
-	}
-	for i, l := range r.layouts {
-		last := l.Chunks() - 1
-		chunk, err := r.model.Chunk(at[i], i, last)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sameBits(t, "chunk", chunk, l.Chunk(onHost[i], last, nil))
 	}
 }
 
